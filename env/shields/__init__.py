@@ -1,0 +1,1 @@
+"""The shield backends, one file each."""

@@ -1,0 +1,1 @@
+"""The benchmarks: models, measurement, archive and the commands that join them."""

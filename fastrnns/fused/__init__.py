@@ -1,0 +1,1 @@
+"""A persistent LSTM in Triton."""

@@ -1,0 +1,1 @@
+"""Measuring: processes, clocks, iterations and their statistics."""
