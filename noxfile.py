@@ -51,8 +51,10 @@ def restore_env(session: nox.Session) -> None:
 @nox.session(venv_backend="none", default=False)
 def verify(session: nox.Session) -> None:
     """Check the models' outputs and gradients (all models, unless `-- --rnns NAME ...`)."""
-    chosen = session.posargs or ["--all"]
-    python(session, "fastrnns.test", "--env", "apply", "--archive", str(ARCHIVE), *chosen)
+    everything = [] if "--rnns" in session.posargs else ["--all"]
+    python(
+        session, "fastrnns.test", "--env", "apply", "--archive", str(ARCHIVE), *everything, *session.posargs
+    )
 
 
 @nox.session(venv_backend="none", default=False)
@@ -78,7 +80,9 @@ def tests(session: nox.Session) -> None:
 # The shared environment.
 
 
-def python(session: nox.Session, module: str, *args: str, needs: tuple[str, ...] | list[str] = ("project",)) -> None:
+def python(
+    session: nox.Session, module: str, *args: str, needs: tuple[str, ...] | list[str] = ("project",)
+) -> None:
     """Run `python -m module args` in the shared environment, from the project's folder."""
     interpreter = shared_environment(session, needs)
     session.run(
@@ -166,7 +170,12 @@ def stamp(stamps: Path, need: str) -> str | None:
 def works(interpreter: Path) -> bool:
     """Whether an interpreter with pip stands there (an installation may have been interrupted)."""
     with contextlib.suppress(OSError):
-        return subprocess.run([interpreter, "-m", "pip", "--version"], capture_output=True, check=False).returncode == 0
+        return (
+            subprocess.run(
+                [interpreter, "-m", "pip", "--version"], capture_output=True, check=False
+            ).returncode
+            == 0
+        )
     return False
 
 

@@ -75,7 +75,9 @@ def _machine_is_put_back() -> Iterator[None]:
     before = _settings()
     yield
     after = _settings()
-    changed = {key: (before.get(key), after.get(key)) for key in before | after if before.get(key) != after.get(key)}
+    changed = {
+        key: (before.get(key), after.get(key)) for key in before | after if before.get(key) != after.get(key)
+    }
     assert not changed, f"the tests left the machine changed: {changed}"
 
 
