@@ -1,0 +1,218 @@
+"""The part that runs as root: a fixed list of operations, each with validated arguments. Standard library only.
+
+Started by `env.privilege` as `sudo -n PYTHON -I .../env/helper.py`, with nothing else on the command
+line. It reads one JSON object a line (`{"op": ..., ...}`), answers one a line, and ends when its
+input closes; what it holds open (the wake-up latency) is released by that.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import signal
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+OURS = "fastrnns"  # the cgroups that we make are called so; no other is ever made, emptied or removed
+
+LATENCY = "/dev/cpu_dma_latency"
+COMMAND_LIMIT_S = 60.0
+
+_NUMBER = r"\d{1,9}"
+_WORD = r"[a-z][a-z0-9_-]{0,31}"
+_CPUS = r"[0-9,:/-]{0,4096}"
+_MASK = r"[0-9a-f,]{1,4096}"
+_CPUFREQ = r"/sys/devices/system/cpu/(cpufreq/policy\d{1,5}|cpu\d{1,5}/cpufreq)"
+_CGROUP = r"/sys/fs/cgroup(/[A-Za-z0-9_.@:-]+){0,8}"
+_OUR_CGROUP = rf"{_CGROUP}/{OURS}[a-z0-9_-]{{0,32}}(/[a-z0-9_-]{{1,32}})?"
+
+# (file, value): nothing else is ever written.
+WRITES: tuple[tuple[str, str], ...] = (
+    (rf"{_CPUFREQ}/scaling_governor", _WORD),
+    (rf"{_CPUFREQ}/energy_performance_preference", rf"{_WORD}|{_NUMBER}"),
+    (rf"{_CPUFREQ}/(boost|cpb)", r"[01]"),
+    (rf"{_CPUFREQ}/scaling_(min|max)_freq", _NUMBER),
+    (r"/sys/devices/system/cpu/intel_pstate/no_turbo", r"[01]"),
+    (r"/sys/devices/system/cpu/cpufreq/boost", r"[01]"),
+    (r"/sys/devices/system/cpu/smt/control", r"on|off"),
+    (r"/sys/kernel/mm/transparent_hugepage/(enabled|defrag)", r"[a-z+]{1,32}"),
+    (r"/proc/sys/kernel/numa_balancing", r"[0-3]"),
+    (r"/proc/sys/kernel/perf_event_max_sample_rate", _NUMBER),
+    (r"/proc/sys/kernel/perf_cpu_time_max_percent", r"\d{1,3}"),
+    (r"/proc/irq/\d{1,6}/smp_affinity_list", _CPUS),
+    (r"/proc/irq/default_smp_affinity", _MASK),
+    (rf"{_OUR_CGROUP}/cpuset\.(cpus|mems|cpus\.exclusive)", _CPUS),
+    (rf"{_OUR_CGROUP}/cpuset\.cpus\.partition", r"member|root|isolated"),
+    (rf"{_CGROUP}/cgroup\.subtree_control", r"[+-]cpuset"),
+    (rf"{_CGROUP}/(cgroup\.procs|cgroup\.threads|tasks)", r"\d{1,10}"),
+)
+FOLDERS: tuple[str, ...] = (_OUR_CGROUP,)  # made and removed
+# Programs, each with the argument lists that it may be given: one pattern an argument, "..." repeats the last.
+COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {}
+
+_WRITES = tuple((re.compile(path), re.compile(value)) for path, value in WRITES)
+_FOLDERS = tuple(re.compile(path) for path in FOLDERS)
+
+
+class RefusedError(Exception):
+    """The request is not on the list."""
+
+
+def check_write(path: str, value: str) -> None:
+    """Refuse a write that is not on the list."""
+    if not any(p.fullmatch(path) and v.fullmatch(value.strip()) for p, v in _WRITES) or ".." in path:
+        raise RefusedError(f"writing {value.strip()[:40]!r} to {path} is not one of this program's operations")
+
+
+def check_folder(path: str) -> None:
+    """Refuse to make or remove a folder that is not ours."""
+    if not any(p.fullmatch(path) for p in _FOLDERS) or ".." in path:
+        raise RefusedError(f"{path} is not a folder that this program makes or removes")
+
+
+def check_command(program: str, arguments: Sequence[str]) -> None:
+    """Refuse a command that is not on the list."""
+    for patterns in COMMANDS.get(program, ()):
+        if _fits(patterns, arguments):
+            return
+    raise RefusedError(f"`{program} {' '.join(arguments)[:80]}` is not one of this program's operations")
+
+
+def _fits(patterns: Sequence[str], arguments: Sequence[str]) -> bool:
+    if patterns and patterns[-1] == "...":
+        fixed = patterns[:-1]
+        if len(arguments) < len(fixed):
+            return False
+        patterns = [*fixed, *[fixed[-1]] * (len(arguments) - len(fixed))]
+    return len(patterns) == len(arguments) and all(
+        re.fullmatch(pattern, argument) for pattern, argument in zip(patterns, arguments, strict=True)
+    )
+
+
+def op_hello() -> dict[str, Any]:
+    """Who answers."""
+    return {"euid": os.geteuid()}
+
+
+def op_write(path: str, value: str) -> dict[str, Any]:
+    """Write a value to a kernel file."""
+    check_write(path, value)
+    _stays_below(path)
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, value.encode())
+    finally:
+        os.close(fd)
+    return {}
+
+
+def op_mkdir(path: str) -> dict[str, Any]:
+    """Make one of our cgroups."""
+    check_folder(path)
+    _stays_below(os.path.dirname(path))
+    os.mkdir(path)
+    return {}
+
+
+def op_rmdir(path: str) -> dict[str, Any]:
+    """Remove one of our cgroups."""
+    check_folder(path)
+    _stays_below(path)
+    os.rmdir(path)
+    return {}
+
+
+def op_run(program: str, arguments: Sequence[str], timeout: float = COMMAND_LIMIT_S) -> dict[str, Any]:
+    """Run one of the listed programs, found on root's own path."""
+    check_command(program, arguments)
+    found = next((f for f in (f"{d}/{program}" for d in _PATH) if os.access(f, os.X_OK)), None)
+    if found is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), program)
+    try:
+        done = subprocess.run(
+            [found, *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=min(timeout, COMMAND_LIMIT_S),
+            env={"PATH": ":".join(_PATH), "LC_ALL": "C"},
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT), program) from None
+    return {
+        "returncode": done.returncode,
+        "stdout": done.stdout.decode("utf-8", "replace"),
+        "stderr": done.stderr.decode("utf-8", "replace"),
+    }
+
+
+_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+_held: dict[str, int] = {}
+
+
+def op_latency(us: int) -> dict[str, Any]:
+    """Hold the wake-up latency at most at `us` until this process ends."""
+    if not 0 <= us <= 1_000_000:
+        raise RefusedError(f"a latency of {us} us is out of range")
+    if LATENCY not in _held:
+        _held[LATENCY] = os.open(LATENCY, os.O_WRONLY | os.O_CLOEXEC)
+    os.write(_held[LATENCY], struct.pack("=i", us))
+    return {}
+
+
+def op_release() -> dict[str, Any]:
+    """Let the wake-up latency go."""
+    fd = _held.pop(LATENCY, None)
+    if fd is not None:
+        os.close(fd)
+    return {}
+
+
+OPERATIONS: dict[str, Callable[..., dict[str, Any]]] = {
+    "hello": op_hello,
+    "write": op_write,
+    "mkdir": op_mkdir,
+    "rmdir": op_rmdir,
+    "run": op_run,
+    "latency": op_latency,
+    "release": op_release,
+}
+
+
+def _stays_below(path: str) -> None:
+    """A listed path must not lead elsewhere through a link."""
+    if not os.path.realpath(path).startswith(("/sys/", "/proc/sys/", "/proc/irq/")):
+        raise RefusedError(f"{path} leads out of the kernel's file systems")
+
+
+def answer(line: str) -> dict[str, Any]:
+    """Do what one line asks; whatever happens becomes the answer."""
+    try:
+        request = json.loads(line)
+        operation = OPERATIONS[request.pop("op")]
+        return {"ok": True, **operation(**request)}
+    except RefusedError as error:
+        return {"ok": False, "errno": errno.EPERM, "error": str(error), "refused": True}
+    except OSError as error:
+        return {"ok": False, "errno": error.errno or errno.EIO, "error": error.strerror or str(error)}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return {"ok": False, "errno": errno.EINVAL, "error": f"not a request: {error!r}"}
+
+
+def main() -> int:
+    """Answer requests until the input closes."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # the caller decides when the machine is let go, by closing the pipe
+    for line in sys.stdin:
+        sys.stdout.write(json.dumps(answer(line)) + "\n")
+        sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,215 @@
+"""Doing what needs root: directly as root, else through the one helper that `sudo -n` starts."""
+
+from __future__ import annotations
+
+import contextlib
+import errno as codes
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from env import helper
+from env.sysfs import Failure, Files
+
+HELPER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "helper.py")
+NO_ROOT = "needs root, and `sudo -n` is not allowed here"
+
+
+@dataclass(frozen=True)
+class Completed:
+    """What an external program did; `failure` when it could not be run at all."""
+
+    returncode: int
+    stdout: str = ""
+    stderr: str = ""
+    failure: Failure | None = None
+
+    @property
+    def message(self) -> str:
+        """What it said last, for a sentence."""
+        lines = [line.strip() for line in (self.stderr + "\n" + self.stdout).splitlines() if line.strip()]
+        return self.failure.reason if self.failure else (lines[-1] if lines else f"exit status {self.returncode}")
+
+
+class Privilege:
+    """The operations of `env.helper`, done here when we may, else by the helper as root.
+
+    Below a root everything is a plain file that the caller may write, and programs come from `ROOT/bin`.
+    """
+
+    def __init__(self, files: Files, *, sudo: Sequence[str] | None = None) -> None:
+        self.files = files
+        self._sudo = ("sudo", "-n") if sudo is None else tuple(sudo)
+        self._child: subprocess.Popen[str] | None = None
+        self._denied = ""
+        self._latency: int | None = None
+
+    @property
+    def direct(self) -> bool:
+        """Whether no helper is needed."""
+        return not self.files.real or self.files.euid == 0
+
+    def available(self) -> bool:
+        """Whether operations can be done as root at all."""
+        return self.direct or self._start()
+
+    def unwritable(self, path: str) -> Failure | None:
+        """Why a write to `path` is sure to fail, as far as known without writing."""
+        failure = self.files.unwritable(path)
+        if failure and failure.errno in {codes.EACCES, codes.EPERM} and not self.direct and self._start():
+            return None
+        return failure
+
+    def write(self, path: str, value: str) -> Failure | None:
+        """Write a value to a listed kernel file."""
+        helper.check_write(path, value)
+        if self.direct or os.access(self.files.path(path), os.W_OK):
+            return self.files.write(path, value)
+        return self._failure(path, self._ask("write", path=path, value=value))
+
+    def mkdir(self, path: str) -> Failure | None:
+        """Make one of our cgroups."""
+        helper.check_folder(path)
+        return self._folder("mkdir", path)
+
+    def rmdir(self, path: str) -> Failure | None:
+        """Remove one of our cgroups."""
+        helper.check_folder(path)
+        return self._folder("rmdir", path)
+
+    def _folder(self, op: str, path: str) -> Failure | None:
+        if not self.direct:
+            return self._failure(path, self._ask(op, path=path))
+        try:
+            (os.mkdir if op == "mkdir" else os.rmdir)(self.files.path(path))
+        except OSError as error:
+            return self.files.failure(path, error.errno or codes.EIO, writing=True)
+        return None
+
+    def run(self, program: str, arguments: Sequence[str], *, timeout: float = 30.0, root: bool = True) -> Completed:
+        """Run a listed program as root (or as the caller, when it needs no root)."""
+        helper.check_command(program, arguments)
+        if root and not self.direct:
+            reply = self._ask("run", program=program, arguments=list(arguments), timeout=timeout)
+            if not reply.get("ok"):
+                return Completed(127, failure=self._failure(program, reply))
+            return Completed(reply["returncode"], reply["stdout"], reply["stderr"])
+        found = self.files.which(program)
+        if found is None:
+            return Completed(127, failure=Failure(program, codes.ENOENT, f"{program} is not installed"))
+        try:
+            done = subprocess.run(
+                [found, *arguments],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=timeout,
+                env={**os.environ, "LC_ALL": "C", "FASTRNNS_ROOT": self.files.root},
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return Completed(124, failure=Failure(program, codes.ETIMEDOUT, f"{program} gave no answer in {timeout:g} s"))
+        except OSError as error:
+            reason = f"{program} cannot be run: {error.strerror}"
+            return Completed(126, failure=Failure(program, error.errno or codes.EIO, reason))
+        return Completed(
+            done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+        )
+
+    def hold_latency(self, us: int) -> Failure | None:
+        """Hold the wake-up latency down until `close` (or the end of this process, however it comes)."""
+        if not self.files.real:  # a tree has no kernel behind it: the file is opened, not changed
+            if self._latency is None:
+                try:
+                    self._latency = os.open(self.files.path(helper.LATENCY), os.O_RDONLY | os.O_CLOEXEC)
+                except OSError as error:
+                    return self.files.failure(helper.LATENCY, error.errno or codes.EIO, writing=True)
+            return None
+        if self.direct:
+            return self._failure(helper.LATENCY, helper.answer(json.dumps({"op": "latency", "us": us})))
+        return self._failure(helper.LATENCY, self._ask("latency", us=us))
+
+    def release_latency(self) -> None:
+        """Let the wake-up latency go."""
+        if self._latency is not None:
+            os.close(self._latency)
+            self._latency = None
+        elif self.files.real and self.direct:
+            helper.op_release()
+        elif self._child is not None:
+            self._ask("release")
+
+    def close(self) -> None:
+        """Let go of the latency and of the helper."""
+        self.release_latency()
+        child, self._child = self._child, None
+        if child is not None:
+            with contextlib.suppress(OSError):
+                assert child.stdin is not None
+                child.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(timeout=5)
+            if child.stdout is not None:
+                child.stdout.close()
+
+    def _failure(self, path: str, reply: dict[str, Any]) -> Failure | None:
+        if reply.get("ok"):
+            return None
+        number = int(reply.get("errno") or codes.EIO)
+        if reply.get("refused") or reply.get("denied"):
+            return Failure(path, number, str(reply["error"]))
+        known = Files("/", euid=0).failure(path, number, writing=True)
+        return known
+
+    def _ask(self, op: str, **arguments: Any) -> dict[str, Any]:
+        if not self._start():
+            return {"ok": False, "errno": codes.EACCES, "error": self._denied, "denied": True}
+        child = self._child
+        assert child is not None
+        assert child.stdin is not None
+        assert child.stdout is not None
+        try:
+            child.stdin.write(json.dumps({"op": op, **arguments}) + "\n")
+            child.stdin.flush()
+            line = child.stdout.readline()
+        except OSError:
+            line = ""
+        if not line:
+            self._child = None
+            self._denied = "the helper that runs as root ended unexpectedly; run this again"
+            return {"ok": False, "errno": codes.EPIPE, "error": self._denied, "denied": True}
+        reply: dict[str, Any] = json.loads(line)
+        return reply
+
+    def _start(self) -> bool:
+        if self._child is not None:
+            return True
+        if self._denied:
+            return False
+        self._denied = NO_ROOT
+        try:
+            # Its own session: Ctrl-C reaches us, and we decide when the machine is let go.
+            self._child = subprocess.Popen(
+                [*self._sudo, os.path.abspath(sys.executable), "-I", HELPER],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                encoding="utf-8",
+                start_new_session=True,
+            )
+        except OSError:
+            self._denied = "needs root, and there is no sudo here"
+            return False
+        self._denied = ""
+        if self._ask("hello").get("euid") != 0:
+            child, self._child = self._child, None
+            self._denied = NO_ROOT
+            if child is not None:
+                child.kill()
+                child.wait()
+            return False
+        return True
