@@ -305,7 +305,7 @@ def build(
     """Make a model's inputs, parameters and functions, the same for the same seed on every device."""
     import torch
 
-    from fastrnns.factory import torch_dtype
+    from fastrnns.precision import torch_dtype
 
     options = {**model.options, **overrides}
     create = _resolve(model.creator)
