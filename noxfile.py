@@ -14,11 +14,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import importlib.util
 import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import nox
@@ -29,7 +30,7 @@ nox.options.sessions = ["lint", "tests"]
 nox.options.error_on_missing_interpreters = True
 
 ROOT = Path(__file__).parent.resolve()
-ARCHIVE = ROOT / "results"
+ARCHIVED = ["--env", "apply", "--archive", str(ROOT / "results")]  # what sessions add to a command
 PROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
 
 # A command that holds the machine puts it back when it is interrupted; that takes longer than nox's 0.3 s.
@@ -52,15 +53,13 @@ def restore_env(session: nox.Session) -> None:
 def verify(session: nox.Session) -> None:
     """Check the models' outputs and gradients (all models, unless `-- --rnns NAME ...`)."""
     everything = [] if "--rnns" in session.posargs else ["--all"]
-    python(
-        session, "fastrnns.test", "--env", "apply", "--archive", str(ARCHIVE), *everything, *session.posargs
-    )
+    python(session, "fastrnns.test", *ARCHIVED, *everything, *session.posargs)
 
 
 @nox.session(venv_backend="none", default=False)
 def bench(session: nox.Session) -> None:
     """Measure the models and archive the record, e.g. `nox -s bench -- --rnns cudnn jit`."""
-    python(session, "fastrnns.bench", "--env", "apply", "--archive", str(ARCHIVE), *session.posargs)
+    python(session, "fastrnns.bench", *ARCHIVED, *session.posargs)
 
 
 @nox.session(venv_backend="none")
@@ -80,9 +79,7 @@ def tests(session: nox.Session) -> None:
 # The shared environment.
 
 
-def python(
-    session: nox.Session, module: str, *args: str, needs: tuple[str, ...] | list[str] = ("project",)
-) -> None:
+def python(session: nox.Session, module: str, *args: str, needs: Sequence[str] = ("project",)) -> None:
     """Run `python -m module args` in the shared environment, from the project's folder."""
     interpreter = shared_environment(session, needs)
     session.run(
@@ -94,7 +91,7 @@ def python(
     )  # fmt: skip
 
 
-def shared_environment(session: nox.Session, needs: tuple[str, ...] | list[str]) -> Path:
+def shared_environment(session: nox.Session, needs: Sequence[str]) -> Path:
     """The interpreter of the shared environment, with what `needs` names installed in it.
 
     `project` is the project itself, editable, so that the measured code is the edited code; any other name is
@@ -111,7 +108,7 @@ def shared_environment(session: nox.Session, needs: tuple[str, ...] | list[str])
     folder = ROOT / ".nox" / f"shared-{name}"
     interpreter = folder / "bin" / "python"
     folder.parent.mkdir(exist_ok=True)
-    with exclusively(folder.with_suffix(".lock")):
+    with exclusively(folder.parent / f"{folder.name}.lock"):
         stamps = folder / "installed"
         missing = [need for need in needs if stamp(stamps, need) != requirements_digest(need)]
         if missing and not works(interpreter):
@@ -129,10 +126,11 @@ def shared_environment(session: nox.Session, needs: tuple[str, ...] | list[str])
 
 def present_environment(session: nox.Session) -> Path:
     """The interpreter that runs nox, when it was asked for by --no-venv; it must have the packages itself."""
-    check = "import torch, torchvision, numpy, scipy, rich, jsonschema, psutil, cpuinfo"
-    if subprocess.run([sys.executable, "-c", check], capture_output=True, check=False).returncode:
+    wanted = ("torch", "torchvision", "numpy", "scipy", "rich", "jsonschema", "psutil", "cpuinfo")
+    lacking = [package for package in wanted if importlib.util.find_spec(package) is None]
+    if lacking:
         session.error(
-            "--no-venv uses the Python that runs nox, which lacks a package this project needs: "
+            f"--no-venv uses the Python that runs nox, which lacks {', '.join(lacking)}: "
             f"run `{Path(sys.executable).name} -m pip install -e .` there, or leave --no-venv out."
         )
     return Path(sys.executable)
@@ -157,7 +155,9 @@ def install_arguments(need: str) -> list[str]:
 
 def requirements_digest(need: str) -> str:
     """A digest of the text that decides what a need installs."""
-    wanted = PROJECT["project"] | PROJECT["build-system"] if need == "project" else install_arguments(need)
+    wanted: list[object] = [*install_arguments(need)]
+    if need == "project":
+        wanted += [PROJECT["project"]["dependencies"], PROJECT["build-system"], PROJECT["tool"]["setuptools"]]
     return hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()
 
 
@@ -169,13 +169,9 @@ def stamp(stamps: Path, need: str) -> str | None:
 
 def works(interpreter: Path) -> bool:
     """Whether an interpreter with pip stands there (an installation may have been interrupted)."""
+    probe = [interpreter, "-m", "pip", "--version"]
     with contextlib.suppress(OSError):
-        return (
-            subprocess.run(
-                [interpreter, "-m", "pip", "--version"], capture_output=True, check=False
-            ).returncode
-            == 0
-        )
+        return subprocess.run(probe, capture_output=True, check=False).returncode == 0
     return False
 
 
