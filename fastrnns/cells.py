@@ -4,6 +4,7 @@ Shapes: B sequences, I input features, H hidden units; weights are stored as tor
 for G gates. Nothing is scripted at import.
 """
 
+# ruff: noqa: PLR0917  a cell takes its tensors in the order of the formula; TorchScript calls by position
 # No `from __future__ import annotations`: TorchScript reads these annotations.
 
 from collections.abc import Callable

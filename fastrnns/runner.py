@@ -316,7 +316,7 @@ def build(
 def entered(model: Model) -> Iterator[None]:
     """Hold what a model's row asks for while it runs, and put back what was there."""
     if model.context == "no_library":
-        from fastrnns.factory import libraries_off
+        from fastrnns.backends import libraries_off
 
         with libraries_off():
             yield
@@ -327,12 +327,23 @@ def entered(model: Model) -> Iterator[None]:
 
 
 def backend(model: Model, device: str | torch.device, dtype: str = "fp32") -> str:
-    """The name of what really runs this model on this device; cuDNN on a CPU is not cuDNN."""
-    from fastrnns import factory
+    """The name of what really runs this model on this device; cuDNN on a CPU is not cuDNN.
 
-    if model.legacy:
-        from fastrnns import fuser
+    It is read from what a small run of the model leaves behind, in the model's own context.
+    """
+    import torch
 
-        return f"TorchScript ({fuser.describe()})"
+    from fastrnns import backends, fuser
+    from fastrnns.precision import torch_dtype
+
     with entered(model):
-        return factory.observed_backend(model, device, dtype)
+        if model.group == "cnns":
+            library = backends.convolution_library(torch.device(device), torch_dtype(dtype))
+        elif model.legacy:
+            library = ""  # its loops are made of ATen's products and pointwise operators
+        else:
+            made = build(model, Problem(2, 1, 4, 8, 2), device, dtype)
+            library = backends.library_of(made.forward(*made.inputs))
+    if not model.legacy:
+        return library
+    return f"TorchScript ({fuser.describe()})" + (f" on {library}" if library else "")

@@ -1,0 +1,377 @@
+"""Creators: from a problem, a device, a dtype and a seed to the parts of a model that are timed.
+
+Inputs and weights are drawn on the CPU in fp32 and then moved, so that a seed means the same everywhere.
+Shapes: T steps, B sequences, I input features, H hidden units, L layers, D directions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fastrnns import cells, custom_lstms, loops
+from fastrnns.sizes import Problem
+
+SHORTEST, LONGEST = 30, 100  # lengths of vl_*: 30 to 99, upstream's, whatever --seqLength is
+IMAGES, IMAGE_SIZE = 32, 224  # what a resnet is given: upstream's
+
+
+@dataclass(frozen=True)
+class ModelDef:
+    """A model, ready to run: outputs = forward(*inputs); backward(*backward_setup(outputs))."""
+
+    inputs: tuple[Any, ...]
+    params: tuple[Tensor, ...]  # every tensor with requires_grad
+    forward: Callable[..., Any]
+    backward_setup: Callable[..., tuple[Tensor, ...]]  # (outputs, seed=None) -> what backward takes; not timed
+    backward: Callable[..., None] | None  # None: a model without a gradient
+    names: tuple[str, ...] = ()  # of params, for people
+
+
+# -- the parts every creator shares ------------------------------------------------------------------------
+
+
+def random_gradient(output: Tensor, seed: int | None = None) -> tuple[Tensor, Tensor]:
+    """An output and a random gradient like it; any seed, 0 too, decides the gradient."""
+    if seed is None:
+        return output, torch.randn_like(output)
+    generator = torch.Generator(output.device).manual_seed(seed)
+    gradient = torch.randn(output.shape, generator=generator, device=output.device, dtype=torch.float32)
+    return output, gradient.to(output.dtype)
+
+
+def backward_of_first(outputs: Sequence[Any], seed: int | None = None) -> tuple[Tensor, Tensor]:
+    """The gradient of a model that returns (outputs or last hidden state, states)."""
+    return random_gradient(outputs[0], seed)
+
+
+def backward_of_padded(outputs: Sequence[Any], seed: int | None = None) -> tuple[Tensor, Tensor]:
+    """The gradient of a model that returns a list of sequences: that of the padded sequences."""
+    return random_gradient(nn.utils.rnn.pad_sequence(outputs[0]), seed)
+
+
+def simple_backward(output: Tensor, gradient: Tensor) -> None:
+    """The backward that is timed."""
+    output.backward(gradient)
+
+
+def _rnn_module(
+    kind: str, problem: Problem, *, dropout: float = 0.0, bidirectional: bool = False
+) -> nn.LSTM | nn.GRU | nn.RNN:
+    sizes = {
+        "input_size": problem.input_size,
+        "hidden_size": problem.hidden_size,
+        "num_layers": problem.num_layers,
+        "bidirectional": bidirectional,
+        "dropout": dropout if problem.num_layers > 1 else 0.0,  # there is nothing between one layer
+    }
+    if kind == "lstm":
+        return nn.LSTM(**sizes)  # type: ignore[arg-type]  # a mixed dict of keyword arguments
+    if kind == "gru":
+        return nn.GRU(**sizes)  # type: ignore[arg-type]
+    return nn.RNN(nonlinearity=kind.removeprefix("rnn_"), **sizes)  # type: ignore[arg-type]
+
+
+def _sequence(problem: Problem) -> Tensor:
+    return torch.randn(problem.seq_length, problem.mini_batch, problem.input_size)  # (T, B, I)
+
+
+def _states(problem: Problem, directions: int = 1) -> tuple[Tensor, Tensor]:
+    shape = (problem.num_layers * directions, problem.mini_batch, problem.hidden_size)  # (L*D, B, H)
+    return torch.randn(shape), torch.randn(shape)
+
+
+def _moved(tensors: Sequence[Tensor], device: torch.device, dtype: torch.dtype) -> tuple[Tensor, ...]:
+    return tuple(tensor.to(device, dtype) for tensor in tensors)
+
+
+def _leaves(tensors: Sequence[Tensor], device: torch.device, dtype: torch.dtype) -> tuple[Tensor, ...]:
+    """Weights as leaves of autograd on the device."""
+    return tuple(tensor.detach().to(device, dtype, copy=True).requires_grad_() for tensor in tensors)
+
+
+def _module_model(module: nn.Module, forward: Callable[..., Any], inputs: tuple[Any, ...]) -> ModelDef:
+    named = dict(module.named_parameters())
+    return ModelDef(
+        inputs=inputs,
+        params=tuple(named.values()),
+        forward=forward,
+        backward_setup=backward_of_first,
+        backward=simple_backward,
+        names=tuple(named),
+    )
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """What one seed gives an LSTM: sequence, states and weights, on the device."""
+
+    x: Tensor  # (T, B, I)
+    states: tuple[Tensor, Tensor]  # (L, B, H) each
+    params: tuple[Tensor, ...]  # w_ih, w_hh, b_ih, b_hh of each layer
+    names: tuple[str, ...]
+
+
+def _draw(problem: Problem, device: torch.device, dtype: torch.dtype, seed: int, kind: str = "lstm") -> _Drawn:
+    torch.manual_seed(seed)
+    x, (h, c) = _sequence(problem), _states(problem)
+    named = dict(_rnn_module(kind, problem).named_parameters())
+    h, c = _moved((h, c), device, dtype)
+    return _Drawn(
+        x=x.to(device, dtype),
+        states=(h, c),
+        params=_leaves(tuple(named.values()), device, dtype),
+        names=tuple(named),
+    )
+
+
+def _loop_model(
+    drawn: _Drawn,
+    loop: Callable[..., Any],
+    script: bool,
+    *,
+    inputs: tuple[Any, ...] | None = None,
+    backward_setup: Callable[..., tuple[Tensor, ...]] = backward_of_first,
+) -> ModelDef:
+    """A loop that takes its weights as inputs, scripted or not."""
+    return ModelDef(
+        inputs=(drawn.x, drawn.states, *drawn.params) if inputs is None else inputs,
+        params=drawn.params,
+        forward=cells.scripted(loop) if script else loop,
+        backward_setup=backward_setup,
+        backward=simple_backward,
+        names=drawn.names,
+    )
+
+
+# -- torch.nn ----------------------------------------------------------------------------------------------
+
+
+def nn_rnn(
+    problem: Problem,
+    *,
+    device: torch.device,
+    dtype: torch.dtype,
+    seed: int,
+    kind: str,
+    dropout: float = 0.0,
+    bidirectional: bool = False,
+) -> ModelDef:
+    """torch.nn.LSTM, GRU or RNN."""  # noqa: D403 - a module's name
+    torch.manual_seed(seed)
+    x, (h, c) = _sequence(problem), _states(problem, 2 if bidirectional else 1)
+    module = _rnn_module(kind, problem, dropout=dropout, bidirectional=bidirectional).to(device, dtype)
+    x, h, c = _moved((x, h, c), device, dtype)
+    return _module_model(module, module, (x, (h, c) if kind == "lstm" else h))
+
+
+def layernorm_bound(problem: Problem, *, device: torch.device, dtype: torch.dtype, seed: int) -> ModelDef:
+    """torch.nn.LSTM and, unconnected to it, the three layer norms of each step: a lower bound, forward only."""  # noqa: D403
+    torch.manual_seed(seed)
+    x, states = _sequence(problem), _states(problem)
+    module = _rnn_module("lstm", problem).to(device, dtype)
+    gates = torch.randn(problem.mini_batch, 4 * problem.hidden_size).to(device, dtype)  # (B, 4H)
+    norm_ih, norm_hh = (nn.LayerNorm(4 * problem.hidden_size).to(device, dtype) for _ in range(2))
+    norm_c = nn.LayerNorm(problem.hidden_size).to(device, dtype)
+    x, h_0, c_0 = _moved((x, *states), device, dtype)
+
+    def forward(x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        output, (h, c) = module(x, state)
+        for _ in range(x.size(0)):
+            norm_ih(gates)
+            norm_hh(gates)
+            c = norm_c(c)
+        return output, (h, c)
+
+    named = dict(module.named_parameters())
+    for prefix, norm in (("norm_ih", norm_ih), ("norm_hh", norm_hh), ("norm_c", norm_c)):
+        named |= {f"{prefix}.{name}": value for name, value in norm.named_parameters()}
+    return ModelDef(
+        inputs=(x, (h_0, c_0)),
+        params=tuple(named.values()),
+        forward=forward,
+        backward_setup=backward_of_first,
+        backward=None,
+        names=tuple(named),
+    )
+
+
+# -- loops over cells --------------------------------------------------------------------------------------
+
+
+def loop_lstm(
+    problem: Problem, *, device: torch.device, dtype: torch.dtype, seed: int, script: bool
+) -> ModelDef:
+    """A loop over time around an LSTM cell."""
+    return _loop_model(_draw(problem, device, dtype, seed), loops.lstm(), script)
+
+
+def premul_lstm(
+    problem: Problem,
+    *,
+    device: torch.device,
+    dtype: torch.dtype,
+    seed: int,
+    script: bool,
+    premul_bias: bool = False,
+) -> ModelDef:
+    """A loop over time after the input product of all steps, and after its bias too if asked."""
+    loop = loops.lstm_premul_bias() if premul_bias else loops.lstm_premul()
+    return _loop_model(_draw(problem, device, dtype, seed), loop, script)
+
+
+def simple_lstm(
+    problem: Problem, *, device: torch.device, dtype: torch.dtype, seed: int, script: bool
+) -> ModelDef:
+    """A loop over time on flat inputs that returns only the last states."""
+    drawn = _draw(problem, device, dtype, seed)
+    return _loop_model(drawn, loops.lstm_simple(), script, inputs=(drawn.x, *drawn.states, *drawn.params))
+
+
+def multilayer_lstm(
+    problem: Problem, *, device: torch.device, dtype: torch.dtype, seed: int, script: bool
+) -> ModelDef:
+    """A loop over layers around the loop over time."""
+    drawn = _draw(problem, device, dtype, seed)
+    layers = [list(drawn.params[at : at + 4]) for at in range(0, len(drawn.params), 4)]
+    return _loop_model(drawn, loops.lstm_multilayer(), script, inputs=(drawn.x, drawn.states, layers))
+
+
+def cell_rnn(problem: Problem, *, device: torch.device, dtype: torch.dtype, seed: int, kind: str) -> ModelDef:
+    """A scripted loop over time around a GRU or a plain RNN cell."""
+    drawn = _draw(problem, device, dtype, seed, kind)
+    return _loop_model(
+        drawn, loops.one_state(kind), script=True, inputs=(drawn.x, drawn.states[0], *drawn.params)
+    )
+
+
+def mi_lstm(problem: Problem, *, device: torch.device, dtype: torch.dtype, seed: int) -> ModelDef:
+    """A scripted loop over time around a multiplicative-integration LSTM cell.
+
+    The matrices and the bias are those of the LSTM; alpha is drawn around 1 and the betas around 1/2, the
+    paper's initial values, so that no two of them can be swapped unnoticed.
+    """
+    drawn = _draw(problem, device, dtype, seed)
+    gates = 4 * problem.hidden_size
+    alpha, beta_h, beta_x = 0.5 + torch.rand(gates), torch.rand(gates), torch.rand(gates)
+    w_ih, w_hh, bias, _ = drawn.params
+    params = (w_ih, w_hh, *_leaves((alpha, beta_h, beta_x), device, dtype), bias)
+    names = ("weight_ih", "weight_hh", "alpha", "beta_h", "beta_x", "bias")
+    return _loop_model(_Drawn(drawn.x, drawn.states, params, names), loops.mi_lstm(), script=True)
+
+
+# -- stacks of modules -------------------------------------------------------------------------------------
+
+
+def stacked_lstm(
+    problem: Problem,
+    *,
+    device: torch.device,
+    dtype: torch.dtype,
+    seed: int,
+    dropout: float = 0.0,
+    bidirectional: bool = False,
+) -> ModelDef:
+    """A scripted stack of LSTM layers, in one direction or two, with dropout between layers."""
+    torch.manual_seed(seed)
+    x, (h, c) = _sequence(problem), _states(problem, 2 if bidirectional else 1)
+    lstm = _rnn_module("lstm", problem, bidirectional=bidirectional)
+    stack = custom_lstms.stack_from(lstm, dropout=dropout).to(device, dtype)
+    x, h, c = _moved((x, h, c), device, dtype)
+    return _module_model(stack, custom_lstms.script(stack), (x, (h, c)))
+
+
+def layernorm_lstm(
+    problem: Problem,
+    *,
+    device: torch.device,
+    dtype: torch.dtype,
+    seed: int,
+    decompose: bool = False,
+) -> ModelDef:
+    """A scripted stack of layer-norm LSTM layers."""
+    torch.manual_seed(seed)
+    x, (h, c) = _sequence(problem), _states(problem)
+    lstm = _rnn_module("lstm", problem)
+    stack = custom_lstms.layer_norm_stack_from(lstm, decompose=decompose).to(device, dtype)
+    x, h, c = _moved((x, h, c), device, dtype)
+    return _module_model(stack, custom_lstms.script(stack), (x, (h, c)))
+
+
+# -- sequences of different lengths ------------------------------------------------------------------------
+
+
+def _draw_varlen(problem: Problem, device: torch.device, dtype: torch.dtype) -> tuple[list[Tensor], tuple[Tensor, Tensor]]:
+    lengths = torch.randint(SHORTEST, LONGEST, (problem.mini_batch,)).tolist()
+    sequences = [torch.randn(length, problem.input_size).to(device, dtype) for length in lengths]  # (t, I) each
+    h, c = _moved(_states(problem), device, dtype)
+    return sequences, (h, c)
+
+
+def varlen_nn_lstm(problem: Problem, *, device: torch.device, dtype: torch.dtype, seed: int) -> ModelDef:
+    """Pack the sequences, torch.nn.LSTM, pad its outputs."""
+    torch.manual_seed(seed)
+    sequences, states = _draw_varlen(problem, device, dtype)
+    module = _rnn_module("lstm", problem).to(device, dtype)
+
+    def forward(sequences: list[Tensor], state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        packed = nn.utils.rnn.pack_sequence(sequences, enforce_sorted=False)
+        output, last = module(packed, state)
+        return nn.utils.rnn.pad_packed_sequence(output)[0], last  # (longest, B, H)
+
+    return _module_model(module, forward, (sequences, states))
+
+
+def varlen_loop_lstm(
+    problem: Problem, *, device: torch.device, dtype: torch.dtype, seed: int, script: bool
+) -> ModelDef:
+    """A loop over samples around a loop over their steps; returns a list of outputs, and lists of states."""
+    torch.manual_seed(seed)
+    sequences, states = _draw_varlen(problem, device, dtype)
+    named = dict(_rnn_module("lstm", problem).named_parameters())
+    params = _leaves(tuple(named.values()), device, dtype)
+    loop = loops.lstm_varlen()
+    return ModelDef(
+        inputs=(sequences, states, *params),
+        params=params,
+        forward=cells.scripted(loop) if script else loop,
+        backward_setup=backward_of_padded,
+        backward=simple_backward,
+        names=tuple(named),
+    )
+
+
+# -- convolutional networks --------------------------------------------------------------------------------
+
+
+def imagenet_cnn(
+    problem: Problem,  # noqa: ARG001 - a creator is given the problem; its sizes are those of RNNs
+    *,
+    device: torch.device,
+    dtype: torch.dtype,
+    seed: int,
+    arch: str,
+    script: bool = False,
+    images: int = IMAGES,
+    image_size: int = IMAGE_SIZE,
+) -> ModelDef:
+    """A torchvision network in training mode on random images."""
+    from torchvision import models
+
+    torch.manual_seed(seed)
+    network: nn.Module = getattr(models, arch)(weights=None)
+    x = torch.randn(images, 3, image_size, image_size).to(device, dtype)
+    network.train().to(device, dtype)
+    named = dict(network.named_parameters())
+    return ModelDef(
+        inputs=(x,),
+        params=tuple(named.values()),
+        forward=custom_lstms.script(network) if script else network,
+        backward_setup=random_gradient,
+        backward=simple_backward,
+        names=tuple(named),
+    )
