@@ -29,6 +29,7 @@ _CPUS = r"[0-9,:/-]{0,4096}"
 _MASK = r"[0-9a-f,]{1,4096}"
 _CPUFREQ = r"/sys/devices/system/cpu/(cpufreq/policy\d{1,5}|cpu\d{1,5}/cpufreq)"
 _CGROUP = r"/sys/fs/cgroup(/[A-Za-z0-9_.@:-]+){0,8}"
+_CPUSETS = r"/(cpusets|dev/cpuset)"  # where cpusets of cgroup v1 are mounted when not below /sys
 _OUR_CGROUP = rf"{_CGROUP}/{OURS}[a-z0-9_-]{{0,32}}(/[a-z0-9_-]{{1,32}})?"
 
 # (file, value): nothing else is ever written.
@@ -50,10 +51,40 @@ WRITES: tuple[tuple[str, str], ...] = (
     (rf"{_OUR_CGROUP}/cpuset\.cpus\.partition", r"member|root|isolated"),
     (rf"{_CGROUP}/cgroup\.subtree_control", r"[+-]cpuset"),
     (rf"{_CGROUP}/(cgroup\.procs|cgroup\.threads|tasks)", r"\d{1,10}"),
+    (rf"{_CPUSETS}(/{OURS}-[a-z]{{1,16}})?/(cgroup\.procs|tasks)", r"\d{1,10}"),
+    (rf"{_CPUSETS}/{OURS}-[a-z]{{1,16}}/(cpuset\.)?mems", _CPUS),
 )
-FOLDERS: tuple[str, ...] = (_OUR_CGROUP,)  # made and removed
+FOLDERS: tuple[str, ...] = (_OUR_CGROUP, rf"{_CPUSETS}/{OURS}-[a-z]{{1,16}}")  # made and removed
 # Programs, each with the argument lists that it may be given: one pattern an argument, "..." repeats the last.
-COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {}
+_OUR_SETS = (rf"--userset=/{OURS}-[a-z]{{1,16}}", rf"--sysset=/{OURS}-[a-z]{{1,16}}")
+_SLICE = rf"user\.slice|system\.slice|machine\.slice|init\.scope|{OURS}[a-z-]{{0,16}}\.(slice|service)"
+_PROPERTY = r"AllowedCPUs=[0-9,-]{0,4096}"
+COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "cset": (
+        ("--version",),
+        ("shield", r"--cpu=[0-9,-]{1,4096}", r"--kthread=(on|off)", *_OUR_SETS),
+        ("shield", "--reset", *_OUR_SETS),
+    ),
+    "systemctl": (
+        ("show", r"--property=(AllowedCPUs|EffectiveCPUs|ControlGroup|LoadState)", "--value", _SLICE),
+        ("set-property", "--runtime", _SLICE, _PROPERTY),
+        ("stop", rf"{OURS}[a-z-]{{0,16}}\.(slice|service)"),
+    ),
+    "systemd-run": (
+        (
+            "--quiet",
+            "--collect",
+            rf"--unit={OURS}[a-z-]{{0,16}}\.service",
+            rf"--slice={OURS}[a-z-]{{0,16}}\.slice",
+            rf"--property=({_PROPERTY}|AllowedMemoryNodes=[0-9,-]{{1,256}}|Delegate=yes|KillMode=process)",
+            rf"--property=({_PROPERTY}|AllowedMemoryNodes=[0-9,-]{{1,256}}|Delegate=yes|KillMode=process)",
+            rf"--property=({_PROPERTY}|AllowedMemoryNodes=[0-9,-]{{1,256}}|Delegate=yes|KillMode=process)",
+            rf"--property=({_PROPERTY}|AllowedMemoryNodes=[0-9,-]{{1,256}}|Delegate=yes|KillMode=process)",
+            "sleep",
+            "infinity",
+        ),
+    ),
+}
 
 _WRITES = tuple((re.compile(path), re.compile(value)) for path, value in WRITES)
 _FOLDERS = tuple(re.compile(path) for path in FOLDERS)
@@ -173,6 +204,14 @@ def op_release() -> dict[str, Any]:
     return {}
 
 
+def op_affinity(tid: int, cpus: list[int]) -> dict[str, Any]:
+    """Give one thread an affinity mask (again)."""
+    if tid <= 0 or not 0 < len(cpus) <= 65536:
+        raise RefusedError(f"no mask for thread {tid}")
+    os.sched_setaffinity(tid, cpus)
+    return {}
+
+
 OPERATIONS: dict[str, Callable[..., dict[str, Any]]] = {
     "hello": op_hello,
     "write": op_write,
@@ -181,12 +220,13 @@ OPERATIONS: dict[str, Callable[..., dict[str, Any]]] = {
     "run": op_run,
     "latency": op_latency,
     "release": op_release,
+    "affinity": op_affinity,
 }
 
 
 def _stays_below(path: str) -> None:
     """A listed path must not lead elsewhere through a link."""
-    if not os.path.realpath(path).startswith(("/sys/", "/proc/sys/", "/proc/irq/")):
+    if not os.path.realpath(path).startswith(("/sys/", "/proc/sys/", "/proc/irq/", "/cpusets", "/dev/cpuset")):
         raise RefusedError(f"{path} leads out of the kernel's file systems")
 
 

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from env import helper
+from env import helper, tree
+from env.cpulist import parse_list
 from env.sysfs import Failure, Files
 
 HELPER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "helper.py")
@@ -85,10 +86,22 @@ class Privilege:
         if not self.direct:
             return self._failure(path, self._ask(op, path=path))
         try:
-            (os.mkdir if op == "mkdir" else os.rmdir)(self.files.path(path))
+            if self.files.real:
+                (os.mkdir if op == "mkdir" else os.rmdir)(path)
+            else:  # no kernel makes a group's files there
+                (tree.mkdir if op == "mkdir" else tree.rmdir)(self.files.path(path))
         except OSError as error:
             return self.files.failure(path, error.errno or codes.EIO, writing=True)
         return None
+
+    def affinity(self, tid: int, cpus: str) -> Failure | None:
+        """Give one thread an affinity mask (again); a tree has no threads."""
+        if not self.files.real:
+            return None
+        request = {"tid": tid, "cpus": sorted(parse_list(cpus))}
+        if self.direct:
+            return self._failure(f"/proc/{tid}", helper.answer(json.dumps({"op": "affinity", **request})))
+        return self._failure(f"/proc/{tid}", self._ask("affinity", **request))
 
     def run(self, program: str, arguments: Sequence[str], *, timeout: float = 30.0, root: bool = True) -> Completed:
         """Run a listed program as root (or as the caller, when it needs no root)."""
