@@ -9,10 +9,10 @@ from dataclasses import dataclass
 GROUPS = ("TensorExprGroup", "CudaFusionGroup", "FusionGroup", "DifferentiableGraph")
 _SUBGRAPH = re.compile(r"^\s*with (prim::\w+?_\d+) = graph\(")
 _OPERATOR = re.compile(r"= ((?:aten|prim|prims|fb|quantized)::\w+)(?:\[|\()")
-_BOOKKEEPING = frozenset(
-    "prim::Constant prim::ListConstruct prim::ListUnpack prim::TupleConstruct prim::TupleUnpack prim::If "
-    "prim::Loop prim::profile prim::TypeCheck prim::GetAttr prim::RequiresGradCheck prim::BailOut".split()
-)
+_BOOKKEEPING = {f"prim::{name}" for name in (
+    "Constant", "ListConstruct", "ListUnpack", "TupleConstruct", "TupleUnpack", "If", "Loop", "profile",
+    "TypeCheck", "GetAttr", "RequiresGradCheck", "BailOut",
+)}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,86 @@
+"""Running a profiler that is a program of its own: by argument list, bounded, on the bench CPUs, its words kept."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastrnns.errors import HarnessError
+from fastrnns.measure.process import child_environment
+
+TIMEOUT_S = 600.0
+# Waits until it has been put on its CPUs, then becomes the tool: what the tool starts inherits them.
+GATE = "import os, sys; sys.stdin.readline(); os.execvp(sys.argv[1], sys.argv[1:])"
+
+
+class ToolFailed(HarnessError):  # noqa: N818 - it names what happened, as ChildDied does
+    """A profiler that ended without a report that can be read."""
+
+
+@dataclass(frozen=True)
+class Completed:
+    """What a program did and said."""
+
+    returncode: int
+    output: str  # stdout and stderr together, bytes that are no UTF-8 replaced
+
+    @property
+    def last_words(self) -> str:
+        """The last line that may say why: a tool's marked error if there is one."""
+        lines = [line.strip() for line in self.output.splitlines() if line.strip()]
+        marked = [line for line in lines if line.startswith("==ERROR==") or "error" in line.lower()]
+        return (marked or lines or [f"it ended with status {self.returncode} and said nothing"])[-1][:300]
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    adopt: Callable[[int], None] | None = None,
+    cpus: Sequence[int] | None = None,
+    environ: Mapping[str, str] | None = None,
+    timeout_s: float = TIMEOUT_S,
+) -> Completed:
+    """Run a program to its end; its process group is killed when it takes too long or we are interrupted."""
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-c", GATE, *argv],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=child_environment(cpus, environ),
+        start_new_session=True,
+    )
+    try:
+        if adopt is not None:
+            adopt(process.pid)
+        output, _ = process.communicate(b"\n", timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        raise ToolFailed(
+            f"{Path(argv[0]).name} did not end within {timeout_s:g} s; profile fewer iterations with --nloops"
+        ) from None
+    finally:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)  # also what the tool left behind
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=5)
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+    return Completed(process.returncode, output.decode("utf-8", "replace"))
+
+
+def report(path: Path, tool: str, done: Completed) -> Path:
+    """The report that a tool was to leave, if it is there and holds something: its exit status proves nothing."""
+    try:
+        size = path.stat().st_size
+    except OSError:
+        size = 0
+    if size > 0:
+        return path
+    raise ToolFailed(f"{tool} left no report (status {done.returncode}): {done.last_words}")
