@@ -1,4 +1,4 @@
-"""How the machine stands at this moment: its settings, which count, and what wanders, which is only written down."""
+"""How the machine stands now: its settings, which count, and what wanders, which is only written down."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from env.sysfs import CPU, Files
 
 # Boot parameters that change timings. An allow-list: command lines also hold addresses and names.
 _BOOT = """
-    isolcpus nohz_full rcu_nocbs mitigations nosmt maxcpus nr_cpus intel_pstate amd_pstate cpufreq.default_governor
-    processor.max_cstate intel_idle.max_cstate idle cpuidle.off transparent_hugepage hugepages hugepagesz
-    default_hugepagesz numa_balancing preempt clocksource tsc skew_tick pti nopti spectre_v2 spec_store_bypass_disable
-    retbleed irqaffinity kthread_cpus threadirqs cgroup_no_v1 systemd.unified_cgroup_hierarchy"""
+    isolcpus nohz_full rcu_nocbs mitigations nosmt maxcpus nr_cpus intel_pstate amd_pstate
+    cpufreq.default_governor processor.max_cstate intel_idle.max_cstate idle cpuidle.off
+    transparent_hugepage hugepages hugepagesz default_hugepagesz numa_balancing preempt clocksource tsc skew_tick pti nopti spectre_v2
+    spec_store_bypass_disable retbleed irqaffinity kthread_cpus threadirqs
+    cgroup_no_v1 systemd.unified_cgroup_hierarchy"""
 BOOT_PARAMETERS = frozenset(_BOOT.split())
 SETTINGS = {
     "transparent_hugepage": "/sys/kernel/mm/transparent_hugepage/enabled",

@@ -1,4 +1,4 @@
-"""The fingerprint: what this machine and its software are, in three parts, each with an id that does not wander."""
+"""The fingerprint: what this machine and its software are, in three parts, each with a lasting id."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def fingerprint(
     software: dict[str, Any] | None = None,
     steps: list[dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
-    """The whole fingerprint; `software` is a worker's account of torch, `steps` a check that was made already."""
+    """The whole fingerprint; `software` is a worker's account of torch, `steps` a check made already."""
     return complete(collect(root, steps=steps), software)
 
 
@@ -66,7 +66,7 @@ def collect(
     ask_cpuinfo: Callable[[], Answer] = cpuinfo,
     nvml: Any = None,
 ) -> dict[str, Any]:
-    """Everything but what only a worker knows. May take seconds; may run in a thread beside a worker's start."""
+    """All but what only a worker knows. May take seconds; may run in a thread beside a worker's start."""
     files = Files(root)
     errors: dict[str, str] = {}
     hardware = _part(
@@ -106,7 +106,7 @@ def part_id(part: str, facts: dict[str, Any]) -> str | None:
 
 
 def identity(part: str, facts: dict[str, Any]) -> dict[str, Any]:
-    """The facts of one part that enter its id: nothing that wanders, nothing that a slow probe may leave out."""
+    """The facts of one part that enter its id: none that wanders, none that a slow probe may leave out."""
     if part == "hardware":
         return {name: _at(facts, name) for name in HARDWARE_IDENTITY if _counts(facts, name)}
     return {key: value for key, value in facts.items() if key != "wandering"}
@@ -206,7 +206,7 @@ def _gpu_samples(found: list[gpu_facts.Gpu], files: Files, errors: dict[str, str
 
 
 def _counts(facts: dict[str, Any], name: str) -> bool:
-    """Whether a fact is of the identity: a brand from py-cpuinfo is not, where the kernel's numbers tell as much.
+    """Whether a fact is of the identity: py-cpuinfo's brand is not, where the kernel's numbers tell as much.
 
     The library times out now and then, and a machine must not get a second id by that.
     """

@@ -1,4 +1,4 @@
-"""Which commit of this project is running, and whether it was changed: each answer is true, false, or null and why."""
+"""Which commit of this project is running, and whether it was changed; or null, and why."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def source_sha256(project: Path = PROJECT) -> str | None:
 
 
 def _git(project: Path, git: str, *arguments: str) -> Answer:
-    """One git command, as the project's owner, without writing an index, running a hook or asking anything."""
+    """One git command, as the project's owner, that writes no index, runs no hook and asks nothing."""
     # A repository's variables (set inside hooks) would point git elsewhere.
     environment = {
         key: value
@@ -69,7 +69,7 @@ def _git(project: Path, git: str, *arguments: str) -> Answer:
     environment |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
     options: dict[str, Any] = {}
     if sys.platform != "win32" and os.geteuid() == 0:
-        # Under sudo the answer is to be the invoking user's; and git refuses another owner's repository to root.
+        # Under sudo the answer is to be the invoking user's; git refuses another owner's repository to root.
         try:
             owner = project.stat()
         except OSError as error:

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs through NVML, read only and without CUDA: which there are, how they are set, how they run now."""
+"""NVIDIA GPUs through NVML, read only and without CUDA: which there are, their settings, their clocks."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _started: dict[int, Any] = {}
 def gpus(root: str = "/", *, nvml: Any = None) -> Answer:
     """The GPUs of the machine as a list (empty for none), or None and why it cannot be known.
 
-    Below a root other than `/`, and where NVML does not answer, the driver's and the bus's files tell what they can.
+    Below a root other than `/`, and where NVML is silent, the files of driver and bus tell what they can.
     """
     files = Files(root)
     listed = _from_files(files)
@@ -78,17 +78,20 @@ def gpus(root: str = "/", *, nvml: Any = None) -> Answer:
 
 def start(nvml: Any = None) -> Any:
     """The NVML library, started once a process; raises what NVML raises where there is none."""
-    if nvml is None:
-        import pynvml as nvml
+    library = nvml
+    if library is None:
+        import pynvml
+
+        library = pynvml
     with _lock:
-        if id(nvml) not in _started:
-            nvml.nvmlInit()
-            _started[id(nvml)] = nvml  # kept, and so its id stays its own
-    return nvml
+        if id(library) not in _started:
+            library.nvmlInit()
+            _started[id(library)] = library  # kept, and so its id stays its own
+    return library
 
 
 def sample(index: int, *, nvml: Any = None) -> dict[str, Any]:
-    """How the GPU runs at this moment; what this GPU does not tell is null. Cheap: some tens of microseconds."""
+    """How the GPU runs at this moment; what it does not tell is null. Cheap: some tens of microseconds."""
     library = start(nvml)
     handle = library.nvmlDeviceGetHandleByIndex(index)
 
@@ -142,7 +145,7 @@ def foreign_processes(index: int, ours: frozenset[int] = frozenset(), *, nvml: A
 
 
 def visible(root: str = "/", *, environ: Mapping[str, str] | None = None, nvml: Any = None) -> list[int]:
-    """NVML indices of the GPUs that CUDA would see, in CUDA's order on a machine of equal GPUs; empty for none."""
+    """NVML indices of the GPUs that CUDA would see, in its order where all are equal; empty for none."""
     found: list[Gpu] = gpus(root, nvml=nvml).value or []
     chosen = (os.environ if environ is None else environ).get("CUDA_VISIBLE_DEVICES")
     if chosen is None:
@@ -223,7 +226,7 @@ def _describe(library: Any, index: int) -> Gpu:
 
 
 def _from_files(files: Files) -> list[Gpu]:
-    """The GPUs as the driver's files and the PCI bus list them: model and VBIOS, or only the device number."""
+    """The GPUs as the driver's files or the PCI bus list them: model and VBIOS, or only the device number."""
     found: list[Gpu] = []
     for path in files.glob(DRIVER_FOLDER, "*"):
         text = files.read(f"{path}/information").text or ""

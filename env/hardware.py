@@ -33,7 +33,7 @@ CPU_FIELDS = {
 }
 BRAND_FIELDS = ("model name", "Model Name", "Processor", "cpu model")
 
-# Instruction sets that decide which kernels a numerical library picks; the other flags change with the kernel.
+# Instruction sets by which a numerical library picks its code; the other flags change with the kernel.
 _SETS = """
     sse4_1 sse4_2 avx avx2 fma f16c avx512f avx512bw avx512dq avx512vl avx512_bf16 avx512_fp16 avx512_vnni
     avx_vnni amx_tile amx_bf16 amx_int8 amx_fp16 asimd asimdhp asimddp fphp sve sve2 svebf16 bf16 i8mm sme
@@ -80,7 +80,7 @@ def cpu(
     source = "kernel" if brand else None
     facts["architecture"] = _architecture(files)
     if brand is None and files.real:
-        # Only where the kernel leaves the brand open (ARM, and systems without /proc): it takes a second or more.
+        # Only where the kernel leaves the brand open (ARM, and systems without /proc): it takes a second.
         said = ask_cpuinfo()
         if said.known and isinstance(said.value, dict):
             answer: dict[str, Any] = said.value

@@ -21,8 +21,8 @@ except ImportError:  # not a POSIX system
 # nothing about it, and replacing it would damage the record.
 _WORDS = """
     root user users admin nobody localhost local host main master bench benchmark test tests verify profile
-    compare cudnn aten jit torch pytorch python linux debian ubuntu cpu cuda gpu lstm gru rnn rnns cnns forward
-    backward valid tainted invalid stable unstable locked unavailable unknown governor turbo shield smt
+    compare cudnn aten jit torch pytorch python linux debian ubuntu cpu cuda gpu lstm gru rnn rnns
+    cnns forward backward valid tainted invalid stable unstable locked unavailable unknown governor turbo shield smt
     performance powersave schedutil system slice machine model group options results environment nvidia amd
     intel auto float32 float64 float16 bfloat16 default none true false null apply check ignore
     """
@@ -134,8 +134,10 @@ def _homes() -> set[str]:
                 continue
     resolved = {os.path.realpath(home) for home in homes if home}
     return {
-        home.rstrip("/\\") for home in homes | resolved if len(home.rstrip("/\\")) > 1 and os.path.isabs(home)
-    }  # noqa: PTH117
+        home.rstrip("/\\")
+        for home in homes | resolved
+        if len(home.rstrip("/\\")) > 1 and Path(home).is_absolute()
+    }
 
 
 def _user_ids() -> set[int]:
@@ -149,8 +151,8 @@ def _user_ids() -> set[int]:
 @functools.lru_cache(maxsize=1)
 def _own_names() -> tuple[tuple[re.Pattern[str], str], ...]:
     """Patterns for the account and the host, longest first, with what stands for them."""
-    names = {name: "<user>" for name in _user_names()}
-    names.update({name: "<host>" for name in _host_names()})
+    names = dict.fromkeys(_user_names(), "<user>")
+    names.update(dict.fromkeys(_host_names(), "<host>"))
     wanted = [
         (name, label)
         for name, label in names.items()

@@ -1,4 +1,4 @@
-"""Questions to libraries that raise, hang or answer nonsense: each has a time limit and answers or says why not."""
+"""Questions to libraries that raise, hang or answer nonsense: each has a time limit and may fail."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def command(argv: list[str], *, limit_s: float = PROBE_LIMIT_S, **options: Any) 
 
 def cpuinfo(*, limit_s: float = CPUINFO_LIMIT_S, argv: list[str] | None = None) -> Answer:
     """What py-cpuinfo says, asked in a fresh process: it may raise, hang, or run its caller again."""
-    # The working directory is the root: `-m` would otherwise find a cpuinfo.py of the user's before the package.
+    # From the root folder: `-m` would otherwise find a cpuinfo.py of the user's before the package.
     said = command(argv or [sys.executable, "-m", "cpuinfo", "--json"], limit_s=limit_s, cwd="/")
     if not said.known:
         return said
@@ -95,7 +95,7 @@ def cpuinfo(*, limit_s: float = CPUINFO_LIMIT_S, argv: list[str] | None = None) 
 
 
 def cpu_frequency(psutil: Any = None) -> Answer:
-    """`{current_mhz, min_mhz, max_mhz, normalized}` from psutil, with GHz put right where that is plausible."""
+    """`{current_mhz, min_mhz, max_mhz, normalized}` from psutil, GHz put right where that is plausible."""
 
     def ask() -> dict[str, Any] | None:
         said = (psutil or _psutil()).cpu_freq()

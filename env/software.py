@@ -1,4 +1,4 @@
-"""What runs on the machine: kernel, distribution, Python, packages, drivers, this project; from files and metadata."""
+"""What runs on the machine: kernel, distribution, Python, packages, drivers, and this project."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ WORKER_FIELDS = frozenset(
 TORCH_FIELDS = frozenset(
     {
         "version", "git_version", "debug", "cuda", "cudnn", "hip", "rocm", "nccl", "triton", "torchvision",
-        "build_config", "config", "cxx11_abi", "compiler", "arch_list", "cpu_capability", "mkl", "mkldnn", "onednn",
-        "openmp", "lapack", "blas", "numpy", "driver", "python", "capability", "glibcxx_use_cxx11_abi",
+        "build_config", "config", "cxx11_abi", "compiler", "arch_list", "cpu_capability", "mkl", "mkldnn",
+        "onednn", "openmp", "lapack", "blas", "numpy", "driver", "python", "capability", "glibcxx_use_cxx11_abi",
     },
 )  # fmt: skip
 

@@ -34,7 +34,7 @@ def make_folder(folder: Path) -> None:
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """Write a file that must not exist yet; it appears whole or not at all. FileExistsError when it exists."""
+    """Write a file that must not exist yet; it appears whole or not at all. Raises FileExistsError."""
     aside = path.parent / f"{HIDDEN}{os.getpid()}-{secrets.token_hex(4)}.tmp"
     try:
         fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
@@ -118,7 +118,7 @@ def _lock(fd: int, folder: Path) -> bool:
         except BlockingIOError:
             if time.monotonic() > deadline:
                 raise HarnessError(
-                    f"another program has held the archive folder {folder} for {LOCK_LIMIT_S:g} s; end it and try again"
+                    f"another program has held {folder} for {LOCK_LIMIT_S:g} s; end it and try again"
                 ) from None
             time.sleep(0.005)
         except OSError as error:

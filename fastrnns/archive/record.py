@@ -55,8 +55,8 @@ def new(
 ) -> dict[str, Any]:
     """A record at the start of a command: everything there, nothing found yet, and so not valid.
 
-    The caller fills results, environment, fingerprint, duration_s, exit_code and verdict; `Archive.write` gives
-    it its sequence number and its hash.
+    The caller fills results, environment, fingerprint, duration_s, exit_code and verdict; `Archive.write`
+    gives it its sequence number and its hash.
     """
     return {
         "schema": SCHEMA,
@@ -84,7 +84,7 @@ def new(
 
 
 def prepare(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy that strict JSON can hold and that tells nothing private; what was lost on the way is noted in it."""
+    """A copy that strict JSON can hold and that tells nothing private; what was lost is noted in it."""
     reasons: list[str] = []
     ready: dict[str, Any] = scrub_all(strict(dict(record), reasons))
     for reason in reasons:
@@ -161,7 +161,7 @@ def _validator() -> Any:
 
 
 def _thin(value: Any, path: str) -> tuple[Any, str]:
-    """The value with long lists of numbers cut to one of each type, and a sentence if one holds a non-number."""
+    """The value with long lists of numbers cut to one of each type, and a sentence if one is not finite."""
     if isinstance(value, dict):
         found = {}
         for key, item in value.items():

@@ -68,7 +68,7 @@ class Archive:
     def write(self, found: Mapping[str, Any]) -> Path:
         """Write a record: scrubbed, numbered, hashed, checked, whole; returns where it lies.
 
-        Raises ArchiveError where the folder cannot take it; the record then lies in a folder for temporary files.
+        Raises ArchiveError where the folder cannot take it; the record is then in a temporary folder.
         """
         try:
             return self._write(found)
@@ -103,11 +103,7 @@ class Archive:
                 problems.append(str(error))
         return Survey(tuple(in_order(entries)), tuple(problems))
 
-    def list(self) -> list[Entry]:
-        """The readable records, oldest first."""
-        return list(self.survey().entries)
-
-    def files(self) -> list[Path]:
+    def files(self) -> Sequence[Path]:
         """Every file that is named as a record, in every machine's folder."""
         return sorted(path for path in self.folder.glob("*/*.json") if not path.name.startswith("."))
 
@@ -120,8 +116,12 @@ class Archive:
             probe.unlink()
         except OSError as error:
             raise UsageError(
-                f"the archive {self.folder} cannot be written ({_why(error)}); give another folder with --archive"
+                f"the archive {self.folder} cannot be written ({_why(error)}); give another with --archive"
             ) from None
+
+    def list(self) -> Sequence[Entry]:
+        """The readable records, oldest first."""
+        return self.survey().entries
 
     def _write(self, found: Mapping[str, Any]) -> Path:
         ready = record.prepare(found)

@@ -1,4 +1,4 @@
-"""Strict JSON: what may not be written (NaN, tensors, tuples), made writable, and text that holds it refused."""
+"""Strict JSON: what it cannot hold (NaN, tensors, tuples) made writable, and text that holds it refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class NotStrictError(ValueError):
 
 
 def strict(value: Any, reasons: list[str] | None = None, path: str = "") -> Any:
-    """A value with the same meaning that strict JSON can hold; what it cannot hold becomes null and a reason."""
+    """The value as strict JSON can hold it; what it cannot hold becomes null, or text, and a reason."""
     if value is None or isinstance(value, (str, bool)):
         return str(value) if isinstance(value, str) else value
     if type(value) is int:

@@ -1,4 +1,4 @@
-"""Whether a record may be believed: valid, tainted or invalid, and the reasons. Pure; thresholds are named."""
+"""Whether a record may be believed: valid, tainted or invalid, and why. Pure; thresholds are named."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ EXCLUDED_SHARE = 0.2
 # Without these two nothing is known of the frequency, and without the shield not who else was running.
 FREQUENCY_STEPS = ("governor", "turbo")
 REQUIRED_STEPS = (*FREQUENCY_STEPS, "shield")
+PHASES = ("forward", "backward")
 INTERRUPTED = 130
 # Kinds whose records carry times; the verdict on the others asks only whether the work was done.
 TIMED_KINDS = frozenset({"bench", "calibrate", "reproduce"})
@@ -126,10 +127,8 @@ def _doubtful(result: Mapping[str, Any]) -> list[str]:
         found.append(f"{name}: insufficient samples (1), so there is no spread and no interval")
     elif processes == 1:
         found.append(f"{name}: one process, so the spread between processes is not known")
-    for phase in ("forward", "backward"):
-        if _unsteady((result.get(phase) or {}).get("steady")):
-            found.append(f"{name}: no steady {phase}")
-    return found
+    unsteady = [phase for phase in PHASES if _unsteady((result.get(phase) or {}).get("steady"))]
+    return [*found, *(f"{name}: no steady {phase}" for phase in unsteady)]
 
 
 def _unsteady(steady: Any) -> bool:
