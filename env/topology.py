@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from env.cpulist import format_list, parse_list, parse_request
 from env.sysfs import CPU, Files
@@ -136,6 +136,11 @@ def read(files: Files) -> Topology:
         classes=_classes(files, online),
         isolated=_cpus(files, f"{CPU}/isolated"),
     )
+
+
+def with_allowed(topology: Topology, cpus: frozenset[int]) -> Topology:
+    """The same machine, with other CPUs allowed."""
+    return replace(topology, allowed=cpus)
 
 
 def gpu_node(files: Files, pci_address: str | None) -> int | None:

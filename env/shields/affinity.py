@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from env.errors import MachineError
 from env.shields.backend import Plan, Present
 from env.step import Host
@@ -16,10 +19,14 @@ class Affinity:
 
     def __init__(self, host: Host) -> None:
         self.host = host
+        self.notes = ["pinned, not shielded: others may still run on these CPUs"]
 
     def unusable(self) -> str | None:
         """It works wherever there are processes."""
         return None
+
+    def obstacle(self, plan: Plan) -> str | None:
+        """Nothing is in the way of a mask."""
 
     def present(self) -> Present | None:
         """There is never anything to find."""
@@ -36,6 +43,6 @@ class Affinity:
         if problems:
             raise MachineError(f"{problems[0]}; choose other CPUs with --cpus")
 
-    def teardown(self) -> list[str]:
+    def teardown(self, data: Mapping[str, Any]) -> list[str]:
         """Nothing to undo: a mask ends with its process."""
         return []

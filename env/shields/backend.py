@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from env.cpulist import format_list
 
 BENCH = "fastrnns-bench"  # our sets and groups bear these names, so that nobody takes them for another's
 SYSTEM = "fastrnns-system"
+STEP = "shield"  # the step's name in the journal; the operation is the backend's
 
 
 @dataclass(frozen=True)
@@ -45,9 +47,14 @@ class Backend(Protocol):
 
     name: str
     shields: bool  # whether others are kept off, as against the worker being kept on
+    notes: list[str]  # what is to be said about the shield that was built
 
     def unusable(self) -> str | None:
         """Why it cannot work on this machine, or None; reads only."""
+        ...
+
+    def obstacle(self, plan: Plan) -> str | None:
+        """What of somebody else's stands in the way of this plan, or None; reads only."""
         ...
 
     def present(self) -> Present | None:
@@ -62,6 +69,6 @@ class Backend(Protocol):
         """Put a process with all its threads inside."""
         ...
 
-    def teardown(self) -> list[str]:
-        """Take our shield down; what could not be put back, in sentences."""
+    def teardown(self, data: Mapping[str, Any]) -> list[str]:
+        """Take our shield down by what the journal noted; what could not be put back, in sentences."""
         ...
