@@ -1,1 +1,1 @@
-"""Where the time goes, and how far it is from what the machine can do; imported by profile and by --roofline only."""
+"""Where the time goes, and how far it is from the machine's limit; for profile and --roofline only."""

@@ -1,7 +1,8 @@
 """Which algorithm cuDNN's RNN ran, read from the names of its kernels. Pure.
 
-cuDNN has three (cudnnRNNAlgo_t): STANDARD launches a matrix product and an elementwise kernel a step (or several
-steps at once); PERSIST_STATIC and PERSIST_DYNAMIC keep the recurrent weights on the chip in one long kernel.
+cuDNN has three (cudnnRNNAlgo_t): STANDARD launches a product and an elementwise kernel a step (or for
+several steps at once); PERSIST_STATIC and PERSIST_DYNAMIC keep the recurrent weights on the chip in one long
+kernel.
 PyTorch asks for a persistent one in fp16 at some sizes only.
 """
 
@@ -14,7 +15,8 @@ from typing import Any
 _PERSISTENT = re.compile(r"persist", re.IGNORECASE)
 _DYNAMIC = re.compile(r"dynamic|dyn_", re.IGNORECASE)
 _ELEMENTWISE = re.compile(
-    r"elemwise\w*rnn|rnn\w*elemwise|(lstm|gru|rnn)_elementwise|elementwise\w*(lstm|gru)|lstm\w*cell|rnncell", re.IGNORECASE
+    r"elemwise\w*rnn|rnn\w*elemwise|(lstm|gru|rnn)_elementwise|elementwise\w*(lstm|gru)|lstm\w*cell|rnncell",
+    re.IGNORECASE,
 )
 _PRODUCT = re.compile(r"gemm|xmma|cutlass|matmul|_mma|nvjet", re.IGNORECASE)
 _OPERATOR = re.compile(r"_cudnn_rnn")
@@ -28,14 +30,19 @@ def is_product(name: str) -> bool:
 def algorithm(kernels: Sequence[str], operators: Sequence[str] = ()) -> dict[str, Any] | None:
     """The algorithm and the kernels that show it; None where cuDNN's RNN did not run."""
     names = sorted(set(kernels))
-    persistent = [name for name in names if _PERSISTENT.search(name) and re.search("rnn|lstm|gru", name, re.IGNORECASE)]
-    elementwise = [name for name in names if _ELEMENTWISE.search(name)]
+    persistent = [
+        name for name in names if _PERSISTENT.search(name) and re.search("rnn|lstm|gru", name, re.IGNORECASE)
+    ]
+    elementwise = [name for name in names if _ELEMENTWISE.search(name) and "at::native" not in name]
     ran = any(_OPERATOR.search(name) for name in operators)
     if persistent and (ran or not operators or not elementwise):
         kind = "PERSIST_DYNAMIC" if any(_DYNAMIC.search(name) for name in persistent) else "PERSIST_STATIC"
         return {"algorithm": kind, "evidence": persistent}
-    if not ran:
+    if not ran and (operators or not elementwise):  # a counter tool lists no operators: the kernels must tell
         return None
     if elementwise:
-        return {"algorithm": "STANDARD", "evidence": elementwise + [name for name in names if is_product(name)]}
+        return {
+            "algorithm": "STANDARD",
+            "evidence": elementwise + [name for name in names if is_product(name)],
+        }
     return {"algorithm": "unknown", "evidence": names}

@@ -1,4 +1,4 @@
-"""What a profiler saw, as rows of one kind whatever the tool: operators, kernels, copies, launches, ranges."""
+"""What a profiler saw, as rows of one form whatever the tool: operators, kernels, launches, ranges."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ def read_chrome(path: Path) -> list[Event]:
     except FileNotFoundError:
         raise ReportError(f"the profiler left no trace ({path.name}); run it again with --verbose") from None
     except (OSError, EOFError, ValueError) as error:
-        raise ReportError(f"the trace {path.name} cannot be read back ({error}); run the profile again") from None
+        raise ReportError(
+            f"the trace {path.name} cannot be read back ({error}); run the profile again"
+        ) from None
     rows = trace.get("traceEvents", []) if isinstance(trace, dict) else trace
     events = from_chrome(rows)
     if not events:

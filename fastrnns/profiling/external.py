@@ -1,4 +1,4 @@
-"""Running a profiler that is a program of its own: by argument list, bounded, on the bench CPUs, its words kept."""
+"""Running a profiler that is a program: by argument list, bounded, on the bench CPUs, its words kept."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def run(
 
 
 def report(path: Path, tool: str, done: Completed) -> Path:
-    """The report that a tool was to leave, if it is there and holds something: its exit status proves nothing."""
+    """The report that a tool was to leave, if there is something in it: an exit status proves nothing."""
     try:
         size = path.stat().st_size
     except OSError:

@@ -1,4 +1,4 @@
-"""Operations as torch's own counter sees them, for the models that it can see into. Imports torch; workers only."""
+"""Operations as torch's own counter sees them. Imports torch; workers only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ THROUGH = {
 
 @dataclass(frozen=True)
 class Counted:
-    """The operations of each phase, by operator; `through` names the model that was counted in place of this one."""
+    """The operations of each phase; `through` names the model that was counted in place of this one."""
 
     forward: int
     backward: int | None
@@ -32,10 +32,10 @@ class Counted:
 
 
 def count(model: runner.Model, problem: Problem, device: Any, dtype: str, seed: int) -> Counted:
-    """Count one iteration of a model; a fused operator, which the counter cannot see into, through its py model.
+    """Count one iteration of a model; of a fused operator, through its py model.
 
-    The counter sees each operator that is dispatched; cuDNN's and oneDNN's LSTM are one operator to it, for which
-    it has no formula.
+    The counter sees each operator that is dispatched; cuDNN's and oneDNN's LSTM are one operator to it, and
+    one that it has no formula for.
     """
     counted = _count(model, problem, device, dtype, seed)
     if counted.forward:

@@ -26,7 +26,16 @@ METRICS = {  # of ncu: what the table calls it
     "launch__grid_size": "blocks",
     "launch__block_size": "threads_per_block",
 }
-_NANOSECONDS = {"nsecond": 1.0, "ns": 1.0, "usecond": 1e3, "us": 1e3, "msecond": 1e6, "ms": 1e6, "second": 1e9, "s": 1e9}
+_NANOSECONDS = {
+    "nsecond": 1.0,
+    "ns": 1.0,
+    "usecond": 1e3,
+    "us": 1e3,
+    "msecond": 1e6,
+    "ms": 1e6,
+    "second": 1e9,
+    "s": 1e9,
+}
 _PERCENT = tuple(name for name in METRICS.values() if name.endswith("percent"))
 
 
@@ -40,7 +49,7 @@ def arguments(path: str, program: Sequence[str], report: Path, launches: int = L
 
 
 def profile(
-    path: str, program: Sequence[str], folder: Path, name: str, run: Runner, launches: int = LAUNCHES
+    path: str, program: Sequence[str], folder: Path, *, name: str, run: Runner, launches: int = LAUNCHES
 ) -> tuple[dict[str, dict[str, Any]], list[Path]]:
     """Run a program under ncu; what each phase did, and the table of its kernels."""
     report = folder / f"{name}.ncu-rep"
@@ -50,7 +59,9 @@ def profile(
     kernels = parse(listed.output)
     table = folder / f"{name}.kernels.csv"
     with table.open("w", encoding="utf-8", errors="replace", newline="") as file:
-        writer = csv.DictWriter(file, ["phase", "name", "time_ns", *[m for m in METRICS.values() if m != "time"]])
+        writer = csv.DictWriter(
+            file, ["phase", "name", "time_ns", *[m for m in METRICS.values() if m != "time"]]
+        )
         writer.writeheader()
         writer.writerows(kernels)
     return summarise(kernels, reached=len(kernels) >= launches), [table]
@@ -71,7 +82,10 @@ def parse(text: str) -> list[dict[str, Any]]:
     for row in body:
         if len(row) != len(header) or not row[where["ID"]].strip().isdigit():
             continue
-        kernel: dict[str, Any] = {"phase": _phase([row[number] for number in ranges]), "name": row[where["Kernel Name"]]}
+        kernel: dict[str, Any] = {
+            "phase": _phase([row[number] for number in ranges]),
+            "name": row[where["Kernel Name"]],
+        }
         for metric, short in METRICS.items():
             value = _number(row[where[metric]]) if metric in where else None
             if short == "time":
@@ -110,7 +124,9 @@ def _row(name: str, kernels: Sequence[dict[str, Any]], total: float) -> dict[str
     time = sum(kernel["time_ns"] or 0.0 for kernel in kernels)
     row = {"name": name, "calls": len(kernels), "own_ms": time / 1e6, "share": time / total if total else 0.0}
     for counter in _PERCENT:
-        known = [(kernel[counter], kernel["time_ns"] or 0.0) for kernel in kernels if kernel[counter] is not None]
+        known = [
+            (kernel[counter], kernel["time_ns"] or 0.0) for kernel in kernels if kernel[counter] is not None
+        ]
         weight = sum(weight for _, weight in known)
         row[counter] = sum(value * weight for value, weight in known) / weight if weight else None
     return row

@@ -20,7 +20,7 @@ _TABLES: tuple[tuple[str, Kind, str], ...] = (  # table, kind, the column or tex
 
 
 def arguments(path: str, program: Sequence[str], report: Path) -> list[str]:
-    """The command line: CUDA and named ranges only, between cudaProfilerStart and Stop; no counters are needed."""
+    """The command line: CUDA and named ranges, from cudaProfilerStart to Stop; no counters are needed."""
     return [
         path, "profile", "--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none",
         "--capture-range=cudaProfilerApi", "--capture-range-end=stop",
@@ -28,13 +28,17 @@ def arguments(path: str, program: Sequence[str], report: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def profile(path: str, program: Sequence[str], folder: Path, name: str, run: Runner) -> tuple[list[Event], list[Path]]:
+def profile(
+    path: str, program: Sequence[str], folder: Path, *, name: str, run: Runner
+) -> tuple[list[Event], list[Path]]:
     """Run a program under nsys; its events, and the files that are readable without this tool."""
     report = folder / f"{name}.nsys-rep"
     done = run(arguments(path, program, report))
     external.report(report, "nsys", done)
     database = folder / f"{name}.sqlite"
-    exported = run([path, "export", "--type=sqlite", "--force-overwrite=true", f"--output={database}", str(report)])
+    exported = run(
+        [path, "export", "--type=sqlite", "--force-overwrite=true", f"--output={database}", str(report)]
+    )
     external.report(database, "nsys export", exported)
     return read(database), []
 
@@ -43,16 +47,22 @@ def read(database: Path) -> list[Event]:
     """The events of an export, in microseconds; refuses one without a kernel."""
     try:
         with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
-            tables = {row[0] for row in connection.execute("select name from sqlite_master where type='table'")}
+            tables = {
+                row[0] for row in connection.execute("select name from sqlite_master where type='table'")
+            }
             events = [event for table in _TABLES if table[0] in tables for event in _rows(connection, *table)]
             if "NVTX_EVENTS" in tables:
                 rows = connection.execute(
                     "select n.start, n.end, coalesce(n.text, s.value) from NVTX_EVENTS n "
                     "left join StringIds s on n.textId = s.id where n.end is not null"
                 )
-                events += [Event("range", str(text), start / 1e3, (end - start) / 1e3) for start, end, text in rows]
+                events += [
+                    Event("range", str(text), start / 1e3, (end - start) / 1e3) for start, end, text in rows
+                ]
     except sqlite3.Error as error:
-        raise ReportError(f"nsys's export {database.name} cannot be read back ({error}); profile again") from None
+        raise ReportError(
+            f"nsys's export {database.name} cannot be read back ({error}); profile again"
+        ) from None
     if not any(event.kind == "kernel" for event in events):
         raise ReportError("nsys's report holds no kernel: nothing ran on the GPU while it looked")
     return sorted(events, key=lambda event: event.start_us)

@@ -18,11 +18,20 @@ _MILLISECONDS = {"s": 1e3, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
 
 def arguments(path: str, program: Sequence[str], log: Path) -> list[str]:
     """The command line: a summary of what ran on the GPU between cudaProfilerStart and Stop."""
-    return [path, "--csv", "--print-gpu-summary", "--profile-from-start", "off", "--log-file", str(log), *program]
+    return [
+        path,
+        "--csv",
+        "--print-gpu-summary",
+        "--profile-from-start",
+        "off",
+        "--log-file",
+        str(log),
+        *program,
+    ]
 
 
 def profile(
-    path: str, program: Sequence[str], folder: Path, name: str, run: Runner, iterations: int
+    path: str, program: Sequence[str], folder: Path, *, name: str, run: Runner, iterations: int
 ) -> tuple[dict[str, dict[str, Any]], list[Path]]:
     """Run a program under nvprof; what ran, both phases together, and its log."""
     log = folder / f"{name}.nvprof.csv"
@@ -40,7 +49,7 @@ def parse(text: str, iterations: int) -> dict[str, dict[str, Any]]:
     header, units, *body = csv.reader(io.StringIO("\n".join(lines[start:])))
     where = {column: number for number, column in enumerate(header)}
     scale = _MILLISECONDS.get(units[where["Time"]].strip(), 1.0)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "name": row[where["Name"]],
             "calls": float(row[where["Calls"]]) / iterations,

@@ -1,19 +1,20 @@
-"""Operations and bytes of each recurrent model and phase in closed form, and the limit they set. Pure; no torch.
+"""Operations and bytes of each recurrent model and phase in closed form, and their limit. No torch.
 
 Operations are those of the matrix products (a multiply and an add count as two), which is what torch's FLOP
-counter counts. T steps, B sequences, I input features, H hidden units, G gates (LSTM 4, GRU 3, RNN 1), D directions:
+counter counts. T steps, B sequences, I input features, H hidden units, D directions, G gates (LSTM 4, GRU 3,
+RNN 1):
 
-    forward          2 T B G H (I + H) a layer and direction; I is D H from the second layer on
-    backward         d input (2 T B G H I), d w_ih (the same), d w_hh and d state (2 T B G H H each): twice the forward
-    without d input  the same less the first layer's d input, which no benchmark here asks for (its input has no grad)
+    forward   2 T B G H (I + H) a layer and direction; I is D H from the second layer on
+    backward  d input (2 T B G H I), d w_ih (the same), d w_hh, d state (2 T B G H H each): twice the forward
+    without d input: less the first layer's d input, which nothing here asks for (the input needs no gradient)
 
 Bytes are the least that a training step must move: every tensor once, the initial states left out.
 
     forward   read input and weights, write outputs, and keep gates and cells for the backward
-    backward  read gates, cells, input, outputs, the outputs' gradient and the weights, write the weights' gradients
+    backward  read gates, cells, input, outputs, their gradient and the weights, write the weights' gradients
 
 Between layers an output is written once and read once. Traffic that an implementation adds (the input product
-written and read again, the gates' gradients written once and read twice) is `implementation_bytes`, not the floor.
+written and read again, the gates' gradients written once and read twice) is in `implementation_bytes` only.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class Work:
 
 
 def cell_of(model: Model) -> Cell | None:
-    """The cell of a registry row; None for what has no closed form (a convolutional network, an unknown row)."""
+    """The cell of a registry row; None for what has no closed form (a convolutional network)."""
     if model.group != "rnns":
         return None
     kind = str(model.options.get("kind", "lstm"))
@@ -127,7 +128,9 @@ def for_result(
             return None
         lengths = [sizes.seq_length] * sizes.mini_batch
     layers = list(_layers(sizes, cell, lengths))
-    work = _forward(cell, layers, BYTES[dtype]) if phase == "forward" else _backward(cell, layers, BYTES[dtype])
+    work = (
+        _forward(cell, layers, BYTES[dtype]) if phase == "forward" else _backward(cell, layers, BYTES[dtype])
+    )
     return work.as_dict()
 
 
@@ -192,8 +195,10 @@ def _backward(cell: Cell, layers: Sequence[Layer], size: int) -> Work:
     )
 
 
-def limit(work: Mapping[str, Any], ceilings: Mapping[str, Any], dtype: str, measured_ms: float | None) -> dict[str, Any]:
-    """The least time that the machine's ceilings allow for a phase, what sets it, and the share of it reached.
+def limit(
+    work: Mapping[str, Any], ceilings: Mapping[str, Any], dtype: str, measured_ms: float | None
+) -> dict[str, Any]:
+    """The least time that the machine's ceilings allow for a phase, what sets it, and the share reached.
 
     `ceilings` are the facts of `fastrnns.profiling.ceilings`; one that was not measured sets no limit.
     """

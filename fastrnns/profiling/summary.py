@@ -2,7 +2,7 @@
 
 All times of a phase are per iteration. Definitions:
 
-    wall     from the start of the call (or, on a GPU, from when the stream came free) until both host and GPU are done
+    wall     from the start of the call (GPU: or from when the stream came free) until host and GPU are done
     work     CPU: the operators' own time; GPU: the time in which at least one kernel or copy ran
     overhead wall less work: Python, the interpreter, autograd's bookkeeping, launches that the GPU waited for
 """
@@ -44,7 +44,7 @@ class Window:
         if not self.device:
             return self.end_us - self.start_us
         start = max(self.start_us, self.free_us)
-        return max(self.end_us, max(event.end_us for event in self.device)) - start
+        return max(self.end_us, *(event.end_us for event in self.device)) - start
 
 
 def is_work(name: str) -> bool:
@@ -55,7 +55,7 @@ def is_work(name: str) -> bool:
 
 
 def own_times(operators: Iterable[Event]) -> list[tuple[Event, float]]:
-    """Each event with its own time: its duration less that of the events directly inside it on the same lane."""
+    """Each event with its own time: its duration less that of those directly inside it on its lane."""
     lanes: dict[str, list[Event]] = defaultdict(list)
     for event in operators:
         lanes[event.lane].append(event)
@@ -91,7 +91,9 @@ def windows(events: Sequence[Event]) -> list[Window]:
     host = {kind: [event for event in events if event.kind == kind] for kind in ("operator", "launch")}
     starts = {kind: [event.start_us for event in found] for kind, found in host.items()}
     device = [event for event in events if event.kind in DEVICE_KINDS]
-    launched_at = {event.correlation: event.start_us for event in host["launch"] if event.correlation is not None}
+    launched_at: dict[int | None, float] = {
+        event.correlation: event.start_us for event in host["launch"] if event.correlation is not None
+    }
     order = [(launched_at.get(event.correlation, event.start_us), event) for event in device]
     order.sort(key=lambda pair: pair[0])
     launch_times = [time for time, _ in order]
@@ -221,7 +223,7 @@ def _gaps(busy: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def memory_peaks(events: Sequence[Event]) -> dict[str, int]:
-    """The most bytes in use in each phase above what was in use when it began, of the device that used most."""
+    """The most bytes in use in each phase, above what was in use when it began."""
     ranges = [event for event in events if event.kind == "range" and event.name in PHASES]
     peaks: dict[str, int] = {}
     for device in ("cpu", "cuda"):

@@ -62,7 +62,9 @@ def find_facts(
 ) -> Facts:
     """Look at this machine: PATH, the driver's parameters, the variables of an outer profiler."""
     environ = os.environ if environ is None else environ
-    found = {tool: shutil.which(tool, path=environ.get("PATH", os.defpath)) for tool in TOOLS if tool != "torch"}
+    found = {
+        tool: shutil.which(tool, path=environ.get("PATH", os.defpath)) for tool in TOOLS if tool != "torch"
+    }
     inside = next((name for variable, name in OUTER.items() if environ.get(variable)), None)
     return Facts(
         device_type=device_type,
@@ -87,7 +89,9 @@ def counters_restricted(root: Path = Path("/")) -> bool:
 def refusal(tool: str, facts: Facts) -> str | None:
     """Why a tool cannot work here, or None."""
     if facts.inside is not None:
-        return f"this runs under {facts.inside} already, and two profilers cannot share the GPU's event stream"
+        return (
+            f"this runs under {facts.inside} already, and two profilers cannot share the GPU's event stream"
+        )
     if tool == "torch":
         return None
     if facts.device_type != "cuda":

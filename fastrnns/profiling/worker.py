@@ -1,11 +1,12 @@
 """One fresh process that profiles one model: as it runs by itself, under torch.profiler, and counted.
 
-In this order, so that nothing measures the cost of what comes after it: warm-up, iterations without any profiler,
-iterations under the profiler, one iteration that records memory, one that counts operations.
+In this order, so that nothing measures the cost of what comes after it: warm-up, iterations without any
+profiler, iterations under the profiler, one iteration that records memory, one that counts operations.
 """
 
 from __future__ import annotations
 
+import functools
 import gc
 import sys
 import time
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from fastrnns import runner
+from fastrnns.errors import UsageError
 from fastrnns.measure import loop, wire
 from fastrnns.measure.clock import clock_for
 from fastrnns.measure.worker import hello, one_line, prepare
@@ -66,12 +68,14 @@ def serve(torch: Any, job: dict[str, Any], device: Any) -> None:
         wire.emit({"event": "model_done", "model": model.name})
     except Exception as error:
         traceback.print_exc()  # to stderr, whose tail the parent keeps; a person sees one sentence
-        wire.emit({"event": "model_failed", "model": model.name, "status": "failed", "error": one_line(error)})
+        wire.emit(
+            {"event": "model_failed", "model": model.name, "status": "failed", "error": one_line(error)}
+        )
 
 
 def _profile(torch: Any, job: dict[str, Any], model: runner.Model, device: Any) -> None:
     problem = Problem(**job["problem"])
-    made = runner.build(model, problem, device, job["dtype"], job["seed"])
+    made: Any = runner.build(model, problem, device, job["dtype"], job["seed"])
     clock = clock_for(device)
     wire.emit({"event": "ready", "model": model.name, "backend": _backend(model, device, job["dtype"]),
                "lengths": lengths_of(model, made)})  # fmt: skip
@@ -93,7 +97,14 @@ def _profile(torch: Any, job: dict[str, Any], model: runner.Model, device: Any) 
     wire.emit({"event": "trace", "model": model.name, "file": trace.name})
     memory = folder / f"{model.name}.memory.json"
     peaks = memory_pass(torch, made, clock, device, memory)
-    wire.emit({"event": "memory", "model": model.name, "file": memory.name if peaks is None else None, "peaks": peaks})
+    wire.emit(
+        {
+            "event": "memory",
+            "model": model.name,
+            "file": memory.name if peaks is None else None,
+            "peaks": peaks,
+        }
+    )
     if model.legacy:
         from fastrnns import jit_graph
 
@@ -101,7 +112,9 @@ def _profile(torch: Any, job: dict[str, Any], model: runner.Model, device: Any) 
         graph = jit_graph.optimised_graph()
         file = folder / f"{model.name}.graph.txt"
         file.write_text(graph, encoding="utf-8", errors="replace")
-        wire.emit({"event": "graph", "model": model.name, "file": file.name, "fused": jit_graph.describe(graph)})
+        wire.emit(
+            {"event": "graph", "model": model.name, "file": file.name, "fused": jit_graph.describe(graph)}
+        )
 
 
 def iteration(made: Any, clock: Any, named: Callable[[str], Any]) -> None:
@@ -118,9 +131,17 @@ def iteration(made: Any, clock: Any, named: Callable[[str], Any]) -> None:
 
 
 def traced(
-    torch: Any, made: Any, clock: Any, device: Any, file: Path, *, warmup: int, active: int, memory: bool = False
+    torch: Any,
+    made: Any,
+    clock: Any,
+    device: Any,
+    file: Path,
+    *,
+    warmup: int,
+    active: int,
+    memory: bool = False,
 ) -> None:
-    """Run iterations under torch.profiler, the first of them thrown away, and leave the rest as a Chrome trace."""
+    """Run iterations under torch.profiler, throw the first away, and leave the rest as a Chrome trace."""
     activities = [torch.profiler.ProfilerActivity.CPU]
     if device.type == "cuda":
         activities.append(torch.profiler.ProfilerActivity.CUDA)
@@ -137,7 +158,7 @@ def traced(
 
 
 def memory_pass(torch: Any, made: Any, clock: Any, device: Any, file: Path) -> dict[str, int] | None:
-    """The most bytes that each phase holds: on a GPU its allocator says so, else the profiler records it in a file."""
+    """The most bytes that each phase holds: a GPU's allocator says, else the profiler records it."""
     if device.type != "cuda":
         traced(torch, made, clock, device, file, warmup=1, active=1, memory=True)
         return None
@@ -176,7 +197,21 @@ def _counted(job: dict[str, Any], model: runner.Model, device: Any) -> dict[str,
     try:
         return asdict(flops.count(model, Problem(**job["problem"]), device, job["dtype"], job["seed"]))
     except Exception as error:
-        return {"forward": None, "backward": None, "note": f"torch's counter could not run it: {one_line(error)}"}
+        return {
+            "forward": None,
+            "backward": None,
+            "note": f"torch's counter could not run it: {one_line(error)}",
+        }
+
+
+@contextmanager
+def _range(nvtx: Any, name: str) -> Iterator[None]:
+    """A named range of the process: a backward launches its kernels from a thread of autograd's own."""
+    handle = nvtx.range_start(name)
+    try:
+        yield
+    finally:
+        nvtx.range_end(handle)
 
 
 def run_plain(job: dict[str, Any]) -> None:
@@ -190,20 +225,21 @@ def run_plain(job: dict[str, Any]) -> None:
     model = runner.lookup(job["model"])
     reason = runner.unsupported_reason(model)
     if reason is not None:
-        raise runner.UsageError(reason)
+        raise UsageError(reason)
     cuda = device.type == "cuda"
     with settings(job), runner.entered(model):
         made = runner.build(model, Problem(**job["problem"]), device, job["dtype"], job["seed"])
         clock = clock_for(device)
         for _ in range(job["warmup"]):
             iteration(made, clock, nullcontext)
-        named: Callable[[str], Any] = torch.cuda.nvtx.range if cuda else torch.profiler.record_function
+        gpu: Any = torch.cuda  # its profiler and nvtx modules are untyped
+        named: Callable[[str], Any] = functools.partial(_range, gpu.nvtx) if cuda else nullcontext
         if cuda:
-            torch.cuda.profiler.start()
+            gpu.profiler.start()
         for _ in range(job["nloops"]):
             iteration(made, clock, named)
         if cuda:
-            torch.cuda.profiler.stop()
+            gpu.profiler.stop()
 
 
 if __name__ == "__main__":

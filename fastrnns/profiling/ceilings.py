@@ -1,0 +1,88 @@
+"""The ceilings of this machine: measured once, kept as a record, found again by hardware id. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fastrnns.errors import HarnessError
+from fastrnns.measure.process import Child
+
+KIND = "ceilings"
+WORKER = "fastrnns.profiling.ceiling_worker"
+SILENCE_S = 180.0
+
+
+def measure(
+    device: str,
+    *,
+    threads: int | None = None,
+    adopt: Callable[[int], None] | None = None,
+    cpus: tuple[int, ...] | None = None,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Measure in a fresh process: the worker's account of itself, and the ceilings."""
+    hello: dict[str, Any] = {}
+    found: dict[str, Any] | None = None
+    with Child(WORKER, cpus=cpus) as child:
+        if adopt is not None:
+            adopt(child.pid)
+        child.send({"device": device, "threads": threads})
+        for event in child.events(SILENCE_S):
+            if event["event"] == "hello":
+                hello = event
+            elif event["event"] == "ceilings":
+                found = event["ceilings"]
+    if found is None:
+        raise HarnessError("the ceilings were not measured: the worker ended early; run it again")
+    return hello, found
+
+
+def fits(found: Mapping[str, Any], device_type: str, threads: int | None) -> bool:
+    """Whether ceilings are those of a device; of a CPU, those of as many threads."""
+    if found.get("device") != device_type:
+        return False
+    return device_type != "cpu" or threads is None or found.get("threads") == threads
+
+
+def kept(
+    folder: Path | str | None, hardware_id: str | None, device_type: str, threads: int | None
+) -> dict[str, Any] | None:
+    """The newest ceilings in an archive that were measured on this hardware, or None."""
+    if folder is None or hardware_id is None:
+        return None
+    from fastrnns.archive.store import in_order, read
+
+    # By name first: an archive may hold thousands of other records.
+    paths = [path for path in Path(folder).glob(f"*/*-{KIND}-*.json") if not path.name.startswith(".")]
+    entries = []
+    for path in paths:
+        try:
+            entries.append(read(path))
+        except HarnessError:
+            continue  # `archive check` is what names damaged files
+    for entry in reversed(in_order(entries)):
+        ids = entry.record["fingerprint"]["ids"]
+        found: dict[str, Any] = entry.record.get("ceilings") or {}
+        if ids.get("hardware") == hardware_id and fits(found, device_type, threads):
+            return found | {"record": entry.id}
+    return None
+
+
+def describe(found: Mapping[str, Any]) -> str:
+    """The ceilings in one line, for a person."""
+    parts = []
+    if found.get("copy_bytes_per_s"):
+        parts.append(f"copy {found['copy_bytes_per_s'] / 1e9:,.0f} GB/s")
+    for dtype, rate in (found.get("matrix_flops_per_s") or {}).items():
+        if rate:
+            parts.append(
+                f"{dtype} {rate / 1e12:,.1f} TFLOP/s"
+                if rate >= 1e12
+                else f"{dtype} {rate / 1e9:,.1f} GFLOP/s"
+            )
+    if found.get("launch_s"):
+        parts.append(f"launch {found['launch_s'] * 1e6:.1f} us")
+    if found.get("grid_barrier_s"):
+        parts.append(f"grid barrier {found['grid_barrier_s'] * 1e6:.2f} us")
+    return ", ".join(parts)
