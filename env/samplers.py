@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -32,6 +32,7 @@ class Seen:
 
     amounts: Mapping[str, float] = field(default_factory=dict)
     causes: tuple[str, ...] = ()
+    longer: Mapping[str, float] = field(default_factory=dict)  # causes seen over a longer window: its seconds
 
 
 class Sampler(Protocol):
@@ -101,8 +102,6 @@ class Processors:
         self.window_s = 0.0
         self.window_busy_ms = 0.0
         self.total = {"steal_ms": 0.0, "busy_ms": 0.0, "foreign_ms": 0.0}
-        self.foreign_names: set[str] = set()
-        self.root = root
 
     def _read(self) -> dict[int, tuple[int, int]]:
         found = {}
@@ -138,17 +137,18 @@ class Processors:
         self.total["steal_ms"] += steal
         self.total["busy_ms"] += busy
         amounts = {"steal_ms": steal}
+        longer: dict[str, float] = {}
         self.window_s += span_s
         self.window_busy_ms += busy
         if self.window_s >= 1.0:
             foreign = max(0.0, self.window_busy_ms - self.worker.taken_ms())
-            window_ms = self.window_s * 1000
+            window_s, window_ms = self.window_s, self.window_s * 1000
             self.window_s = self.window_busy_ms = 0.0
             if foreign >= FOREIGN_SHARE * window_ms:
                 self.total["foreign_ms"] += foreign
                 amounts["foreign_ms"] = foreign
-                causes.append("foreign threads on the bench CPUs")
-        return Seen(amounts, tuple(dict.fromkeys(causes)))
+                longer["foreign threads on the bench CPUs"] = window_s
+        return Seen(amounts, tuple(dict.fromkeys(causes)), longer)
 
     def facts(self) -> dict[str, Any]:
         """Totals in milliseconds."""
@@ -228,10 +228,11 @@ class Worker:
         if span_s > 0 and longest_ns / 1e9 >= WAIT_SHARE * span_s:
             causes.append("the worker waited for a CPU")
         self.since_detail_s += span_s
+        longer: dict[str, float] = {}
         if self.since_detail_s >= self.DETAIL_EVERY_S:
-            causes += self._details(amounts, self.since_detail_s)
+            longer = dict.fromkeys(self._details(amounts, self.since_detail_s), self.since_detail_s)
             self.since_detail_s = 0.0
-        return Seen(amounts, tuple(causes))
+        return Seen(amounts, tuple(causes), longer)
 
     def _details(self, amounts: dict[str, float], span_s: float) -> list[str]:
         causes = []
@@ -407,7 +408,7 @@ class Settings:
     A_LOOK = 8
 
     def __init__(self, files: Mapping[str, Path]) -> None:
-        self.files = {path: name for name, path in ((label, str(path)) for label, path in files.items())}
+        self.files = {str(path): name for name, path in files.items()}
         self.first: dict[str, str] = {}
         self.changed: dict[str, dict[str, str]] = {}
         self.order = list(self.files)
@@ -481,8 +482,9 @@ class Gpu:
     name = "gpu"
     every_s = 1.0
 
-    def __init__(self, sample: Callable[[int], Any], index: int) -> None:
+    def __init__(self, sample: Callable[[int], Any], index: int, slowing: Collection[str]) -> None:
         self.sample = sample
+        self.slowing = slowing
         self.index = index
         self.low: dict[str, float] = {}
         self.high: dict[str, float] = {}
@@ -502,10 +504,14 @@ class Gpu:
             if isinstance(value, (int, float)) and not isinstance(value, bool):
                 self.low[key] = min(value, self.low.get(key, value))
                 self.high[key] = max(value, self.high.get(key, value))
-        reasons = [str(item) for item in found.get("throttle_reasons") or ()]
+        reasons = [str(item) for item in found.get("event_reasons") or ()]
         for reason in reasons:
             self.reasons[reason] = self.reasons.get(reason, 0) + 1
-        return Seen({}, tuple(f"GPU: {reason}" for reason in reasons))
+        causes = [f"GPU: {reason}" for reason in reasons if reason in self.slowing]
+        errors = found.get("ecc_uncorrected")
+        if isinstance(errors, int) and self.low.get("ecc_uncorrected", errors) < errors:
+            causes.append("GPU: uncorrected memory errors")
+        return Seen({}, tuple(causes))
 
     def facts(self) -> dict[str, Any]:
         """The range of each number and how often each reason was seen."""
