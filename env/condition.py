@@ -15,7 +15,8 @@ from env.sysfs import CPU, Files
 _BOOT = """
     isolcpus nohz_full rcu_nocbs mitigations nosmt maxcpus nr_cpus intel_pstate amd_pstate
     cpufreq.default_governor processor.max_cstate intel_idle.max_cstate idle cpuidle.off
-    transparent_hugepage hugepages hugepagesz default_hugepagesz numa_balancing preempt clocksource tsc skew_tick pti nopti spectre_v2
+    transparent_hugepage hugepages hugepagesz default_hugepagesz
+    numa_balancing preempt clocksource tsc skew_tick pti nopti spectre_v2
     spec_store_bypass_disable retbleed irqaffinity kthread_cpus threadirqs
     cgroup_no_v1 systemd.unified_cgroup_hierarchy"""
 BOOT_PARAMETERS = frozenset(_BOOT.split())

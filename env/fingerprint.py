@@ -186,9 +186,9 @@ def _part(errors: dict[str, str], name: str, ask: Callable[[], dict[str, Any]]) 
 
 def _steps(root: str, errors: dict[str, str]) -> list[dict[str, Any]]:
     def ask() -> list[dict[str, Any]]:
-        from env import machine
+        from env.machine import check
 
-        return machine.check(root)
+        return check(root)
 
     said = bounded(ask, limit_s=30.0)
     if not said.known:

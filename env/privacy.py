@@ -22,8 +22,9 @@ except ImportError:  # not a POSIX system
 _WORDS = """
     root user users admin nobody localhost local host main master bench benchmark test tests verify profile
     compare cudnn aten jit torch pytorch python linux debian ubuntu cpu cuda gpu lstm gru rnn rnns
-    cnns forward backward valid tainted invalid stable unstable locked unavailable unknown governor turbo shield smt
-    performance powersave schedutil system slice machine model group options results environment nvidia amd
+    cnns forward backward valid tainted invalid stable unstable locked unavailable unknown governor
+    turbo shield smt performance powersave schedutil system slice machine model group options results
+    environment nvidia amd
     intel auto float32 float64 float16 bfloat16 default none true false null apply check ignore
     """
 OWN_WORDS = frozenset(_WORDS.split())

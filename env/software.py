@@ -38,7 +38,7 @@ TORCH_FIELDS = frozenset(
     {
         "version", "git_version", "debug", "cuda", "cudnn", "hip", "rocm", "nccl", "triton", "torchvision",
         "build_config", "config", "cxx11_abi", "compiler", "arch_list", "cpu_capability", "mkl", "mkldnn",
-        "onednn", "openmp", "lapack", "blas", "numpy", "driver", "python", "capability", "glibcxx_use_cxx11_abi",
+        "onednn", "openmp", "lapack", "blas", "numpy", "driver", "python", "capability",
     },
 )  # fmt: skip
 

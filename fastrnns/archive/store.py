@@ -53,7 +53,12 @@ class Survey:
     """All records that could be read, oldest first, and a sentence for each file that could not."""
 
     entries: tuple[Entry, ...]
-    problems: tuple[str, ...]
+    damaged: tuple[tuple[Path, str], ...]
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """The sentences alone."""
+        return tuple(text for _, text in self.damaged)
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,19 @@ class Archive:
             return self._write(found)
         except OSError as error:
             raise self._rescued(found, error) from None
+
+    def add(self, path: Path) -> Path:
+        """Take in a record that lies elsewhere; it keeps its id and gets the next sequence number here."""
+        entry = read(path)
+        there = [known for known in self.files() if known.name == path.name or f"-{entry.id}." in known.name]
+        if there:
+            raise UsageError(f"{path} is already in the archive, as {there[0]}; nothing to add")
+        try:
+            return self._write(entry.record)
+        except OSError as error:
+            raise ArchiveError(
+                f"the archive {self.folder} cannot be written ({_why(error)}); make room"
+            ) from None
 
     def load(self, ref: str | os.PathLike[str]) -> dict[str, Any]:
         """The record that `ref` means: a path, an id or the beginning of one, `latest` or `latest~N`."""
@@ -100,7 +118,7 @@ class Archive:
             try:
                 entries.append(read(path))
             except HarnessError as error:
-                problems.append(str(error))
+                problems.append((path, str(error)))
         return Survey(tuple(in_order(entries)), tuple(problems))
 
     def files(self) -> Sequence[Path]:
@@ -184,7 +202,13 @@ class Archive:
             raise UsageError(
                 f"{text}: {self.folder} holds {len(survey.entries)} records{damaged}; see: archive list"
             )
-        return survey.entries[-1 - back]
+        found = survey.entries[-1 - back]
+        # A damaged file must not make an older record the latest without a word.
+        since = found.path.name[: len("YYYYMMDDTHHMMSSZ")]
+        doubt = [damaged for path, damaged in survey.damaged if path.name >= since]
+        if doubt:
+            raise HarnessError(f"{text} is not certain, because {doubt[0]}; or give the record's id")
+        return found
 
 
 def read(path: Path) -> Entry:

@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from env import suspicion
+
 # A backward does about twice the work of its forward; one that takes a hundredth of it was not measured.
 BACKWARD_SHARE = 0.01
 # More than a fifth of the iterations disturbed: what is left is no longer a sample of what was asked.
@@ -15,8 +17,12 @@ FREQUENCY_STEPS = ("governor", "turbo")
 REQUIRED_STEPS = (*FREQUENCY_STEPS, "shield")
 PHASES = ("forward", "backward")
 INTERRUPTED = 130
-# Kinds whose records carry times; the verdict on the others asks only whether the work was done.
-TIMED_KINDS = frozenset({"bench", "calibrate", "reproduce"})
+# Kinds whose records carry no times that are to be believed: the machine's state does not matter to them.
+UNTIMED_KINDS = frozenset({"verify"})
+# Kinds whose results are samples, with everything that can be wrong with samples.
+SAMPLED_KINDS = frozenset({"bench", "calibrate", "reproduce"})
+# Kinds without results of models.
+MODELLESS_KINDS = frozenset({"ceilings"})
 
 
 def verdict(
@@ -31,12 +37,16 @@ def verdict(
     options = options or {}
     against = [*_interrupted(options, exit_code), *_unmeasured(results, kind)]
     doubts: list[str] = []
-    if kind in TIMED_KINDS:
+    if kind in SAMPLED_KINDS:
         for result in results:
             if result.get("status") == "ok":
                 against += _impossible(result)
                 doubts += _doubtful(result)
+    if kind not in UNTIMED_KINDS:
         doubts += machine_doubts(environment)
+        graver, lesser = _watched(environment or {}, results)
+        against += graver
+        doubts += lesser
     status = "invalid" if against else "tainted" if doubts else "valid"
     return {"status": status, "reasons": _unique([*against, *doubts])}
 
@@ -84,9 +94,9 @@ def _interrupted(options: Mapping[str, Any], exit_code: int | None) -> list[str]
 
 def _unmeasured(results: Sequence[Mapping[str, Any]], kind: str) -> list[str]:
     if not results:
-        return ["nothing was measured"] if kind in TIMED_KINDS or kind == "verify" else []
+        return [] if kind in MODELLESS_KINDS else ["nothing was measured"]
     if all(result.get("status") != "ok" for result in results):
-        return ["no model ran" if kind in TIMED_KINDS else "no model passed"]
+        return ["no model ran" if kind not in UNTIMED_KINDS else "no model passed"]
     return []
 
 
@@ -129,6 +139,44 @@ def _doubtful(result: Mapping[str, Any]) -> list[str]:
         found.append(f"{name}: one process, so the spread between processes is not known")
     unsteady = [phase for phase in PHASES if _unsteady((result.get(phase) or {}).get("steady"))]
     return [*found, *(f"{name}: no steady {phase}" for phase in unsteady)]
+
+
+def _watched(
+    environment: Mapping[str, Any], results: Sequence[Mapping[str, Any]]
+) -> tuple[list[str], list[str]]:
+    """What the watch saw while iterations were timed: reasons against belief, and doubts."""
+    watch = environment.get("watch") or {}
+    seen = [
+        suspicion.Disturbance(item["from_ns"], item["to_ns"], item["cause"])
+        for facts in (environment, watch, *(watch.get("processes") or []))
+        for item in facts.get("disturbances") or []
+    ]
+    spans = [span for result in results for span in timed_spans(result)]
+    if spans:
+        status, reasons = suspicion.judge(suspicion.merge(seen), spans)
+    else:
+        judged = watch.get("judgement") or {}
+        status, reasons = judged.get("status", "valid"), list(judged.get("reasons") or [])
+    if status == "invalid":
+        return reasons, []
+    return [], [] if status == "valid" else reasons
+
+
+def timed_spans(result: Mapping[str, Any]) -> list[tuple[int, int]]:
+    """From the first to the last timed iteration of each process, in nanoseconds of CLOCK_MONOTONIC."""
+    spans = []
+    phases = [result.get(phase) or {} for phase in PHASES]
+    for index, starts in enumerate(result.get("started_ns") or []):
+        if starts and starts[0] is not None and starts[-1] is not None:
+            last_ms = sum(_last(phase, index) for phase in phases)
+            spans.append((starts[0], starts[-1] + int(last_ms * 1e6)))
+    return spans
+
+
+def _last(phase: Mapping[str, Any], index: int) -> float:
+    """The last time of one process, in milliseconds; 0 where it has none."""
+    series = (phase.get("samples") or [])[index : index + 1]
+    return float(series[0][-1] or 0.0) if series and series[0] else 0.0
 
 
 def _unsteady(steady: Any) -> bool:

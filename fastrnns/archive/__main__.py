@@ -1,0 +1,123 @@
+"""python -m fastrnns.archive: list, show, check and add records; data on stdout, all else on stderr."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from fastrnns.errors import HarnessError, UsageError
+
+DEFAULT = "results"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse, call, print; returns the exit code."""
+    args = _parser().parse_args(argv)
+    try:
+        command: Callable[[argparse.Namespace], int] = args.command
+        code = command(args)
+        sys.stdout.flush()
+    except HarnessError as error:
+        print(f"archive: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:  # `| head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    return code
+
+
+def list_records(args: argparse.Namespace) -> int:
+    """Print the table of the archive."""
+    from fastrnns.archive import listing
+
+    archive = _archive(args)
+    survey = archive.survey()
+    for problem in survey.problems:
+        print(f"archive: skipped: {problem}", file=sys.stderr)
+    if args.json:
+        print(json.dumps([listing.summary(entry) for entry in survey.entries], indent=1))
+    elif survey.entries:
+        print(listing.table(survey.entries))
+    else:
+        print(f"archive: {archive.folder} holds no records", file=sys.stderr)
+    return 1 if survey.problems else 0
+
+
+def show_record(args: argparse.Namespace) -> int:
+    """Print one record."""
+    from fastrnns.archive import listing, store, strict
+
+    archive = store.Archive(args.archive)
+    for ref in args.refs:
+        entry = archive.find(ref)
+        print(f"archive: {entry.path}", file=sys.stderr)
+        print(strict.dumps(entry.record).rstrip() if args.json else listing.show(entry.record))
+    return 0
+
+
+def check_records(args: argparse.Namespace) -> int:
+    """Check archives and records; 1 where one is not whole."""
+    from fastrnns.archive import checking
+
+    paths = [Path(path) for path in args.paths] or [_archive(args).folder]
+    for path in paths:
+        if not path.exists():
+            raise UsageError(f"there is no {path} to check; give a record's file or an archive's folder")
+    report = checking.check(paths)
+    for finding in report.findings:
+        print(f"{finding.path}: {finding.text}", file=sys.stderr if finding.harmless else sys.stdout)
+    count = len(report.bad)
+    print(f"archive: {report.records} records are whole, {count} findings", file=sys.stderr)
+    return 1 if count else 0
+
+
+def add_records(args: argparse.Namespace) -> int:
+    """Take records from elsewhere into the archive, as they are: their id and their hash stay."""
+    from fastrnns.archive import store
+
+    archive = store.Archive(args.archive)
+    for path in args.paths:
+        print(archive.add(Path(path)))
+    return 0
+
+
+def _archive(args: argparse.Namespace):  # type: ignore[no-untyped-def]  # noqa: ANN202 - imported late
+    from fastrnns.archive import store
+
+    archive = store.Archive(args.archive)
+    if not archive.folder.is_dir():
+        raise UsageError(f"there is no archive at {archive.folder}; name its folder with --archive DIR")
+    return archive
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m fastrnns.archive", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    refs = "a record: path, id or its beginning, latest, latest~N"
+
+    def command(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=text, description=text)
+        sub.add_argument("--archive", default=DEFAULT, metavar="DIR", help="the archive's folder (results)")
+        sub.set_defaults(command=run)
+        return sub
+
+    sub = command("list", list_records, "all records, oldest first")
+    sub.add_argument("--json", action="store_true", help="as JSON")
+    sub = command("show", show_record, "one record in full")
+    sub.add_argument("refs", nargs="*", default=["latest"], metavar="REF", help=refs)
+    sub.add_argument("--json", action="store_true", help="the record itself")
+    sub = command("check", check_records, "find torn, edited, duplicated and foreign files")
+    sub.add_argument("paths", nargs="*", metavar="PATH", help="archives or records (the archive)")
+    sub = command("add", add_records, "take a record from elsewhere, as one that could not be archived")
+    sub.add_argument("paths", nargs="+", metavar="FILE")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
