@@ -12,7 +12,7 @@ import torch
 
 def cudnn_name() -> str:
     """The name and version of cuDNN."""
-    version = torch.backends.cudnn.version()
+    version: int | None = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]  # torch's
     if not version:
         return "cuDNN"
     major, rest = divmod(version, 10_000) if version >= 90_000 else divmod(version, 1_000)

@@ -6,7 +6,7 @@ Nothing runs at import. States are those of torch.nn.LSTM: h and c are (L*D, B, 
 # No `from __future__ import annotations`: TorchScript reads these annotations.
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import torch
 import torch.nn.functional as F  # noqa: N812  everybody's name for it
@@ -37,7 +37,7 @@ class LSTMCell(nn.Module):
 class LayerNormLSTMCell(nn.Module):
     """One step of an LSTM with layer norm on both gate inputs and on the cell; the norms carry the biases."""
 
-    decompose: torch.jit.Final[bool]
+    decompose: Final[bool]
 
     def __init__(self, weights: Sequence[Tensor], *, decompose: bool = False) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class LayerNormLSTMCell(nn.Module):
 class LSTMLayer(nn.Module):
     """A cell over all steps of a sequence, forwards or backwards in time."""
 
-    reverse: torch.jit.Final[bool]
+    reverse: Final[bool]
 
     def __init__(self, cell: nn.Module, *, reverse: bool = False) -> None:
         super().__init__()
@@ -99,8 +99,8 @@ class LSTMLayer(nn.Module):
 class LSTMStack(nn.Module):
     """Layers in one or two directions, with dropout between layers while training."""
 
-    directions: torch.jit.Final[int]
-    dropout: torch.jit.Final[float]
+    directions: Final[int]
+    dropout: Final[float]
 
     def __init__(self, layers: Sequence[nn.Module], *, directions: int = 1, dropout: float = 0.0) -> None:
         super().__init__()
@@ -175,7 +175,9 @@ def check_against_nn_lstm(
             raise HarnessError(f"{name} is {tuple(got.shape)}; torch.nn.LSTM gives {tuple(want.shape)}")
         difference = float((got - want).abs().max())
         if not difference <= CHECK_TOLERANCE:  # so that a NaN fails
-            raise HarnessError(f"{name} differs from torch.nn.LSTM by {difference:g}, not {CHECK_TOLERANCE:g}")
+            raise HarnessError(
+                f"{name} differs from torch.nn.LSTM by {difference:g}, not {CHECK_TOLERANCE:g}"
+            )
         worst = max(worst, difference)
     return worst
 

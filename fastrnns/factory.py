@@ -6,7 +6,8 @@ Shapes: T steps, B sequences, I input features, H hidden units, L layers, D dire
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,12 +28,39 @@ class ModelDef:
     inputs: tuple[Any, ...]
     params: tuple[Tensor, ...]  # every tensor with requires_grad
     forward: Callable[..., Any]
-    backward_setup: Callable[..., tuple[Tensor, ...]]  # (outputs, seed=None) -> what backward takes; not timed
+    backward_setup: Callable[
+        ..., tuple[Tensor, ...]
+    ]  # (outputs, seed=None) -> what backward takes; not timed
     backward: Callable[..., None] | None  # None: a model without a gradient
     names: tuple[str, ...] = ()  # of params, for people
 
 
 # -- the parts every creator shares ------------------------------------------------------------------------
+
+
+def generators(device: torch.device) -> list[torch.Generator]:
+    """The generators that PyTorch draws from when a model on this device is made or run."""
+    if device.type != "cuda":
+        return [torch.default_generator]
+    index = torch.empty(0, device=device).get_device()  # starts CUDA, and says which GPU a plain "cuda" is
+    return [torch.default_generator, torch.cuda.default_generators[index]]
+
+
+def seed_generators(seed: int, device: torch.device) -> None:
+    """Seed them; not by torch.manual_seed, whose first call may import the compiler, which takes seconds."""
+    for generator in generators(device):
+        generator.manual_seed(seed)
+
+
+@contextmanager
+def generators_kept(device: torch.device) -> Iterator[None]:
+    """Run a block that may draw, and leave the generators as they were."""
+    before = [generator.get_state() for generator in generators(device)]
+    try:
+        yield
+    finally:
+        for generator, state in zip(generators(device), before, strict=True):
+            generator.set_state(state)
 
 
 def random_gradient(output: Tensor, seed: int | None = None) -> tuple[Tensor, Tensor]:
@@ -56,13 +84,13 @@ def backward_of_padded(outputs: Sequence[Any], seed: int | None = None) -> tuple
 
 def simple_backward(output: Tensor, gradient: Tensor) -> None:
     """The backward that is timed."""
-    output.backward(gradient)
+    torch.autograd.backward(output, gradient)
 
 
 def _rnn_module(
     kind: str, problem: Problem, *, dropout: float = 0.0, bidirectional: bool = False
 ) -> nn.LSTM | nn.GRU | nn.RNN:
-    sizes = {
+    sizes: dict[str, Any] = {
         "input_size": problem.input_size,
         "hidden_size": problem.hidden_size,
         "num_layers": problem.num_layers,
@@ -70,10 +98,16 @@ def _rnn_module(
         "dropout": dropout if problem.num_layers > 1 else 0.0,  # there is nothing between one layer
     }
     if kind == "lstm":
-        return nn.LSTM(**sizes)  # type: ignore[arg-type]  # a mixed dict of keyword arguments
+        return nn.LSTM(**sizes)
     if kind == "gru":
-        return nn.GRU(**sizes)  # type: ignore[arg-type]
-    return nn.RNN(nonlinearity=kind.removeprefix("rnn_"), **sizes)  # type: ignore[arg-type]
+        return nn.GRU(**sizes)
+    return nn.RNN(nonlinearity=kind.removeprefix("rnn_"), **sizes)
+
+
+def _lstm_module(problem: Problem, *, bidirectional: bool = False) -> nn.LSTM:
+    module = _rnn_module("lstm", problem, bidirectional=bidirectional)
+    assert isinstance(module, nn.LSTM)  # noqa: S101 - for the type checker
+    return module
 
 
 def _sequence(problem: Problem) -> Tensor:
@@ -116,8 +150,10 @@ class _Drawn:
     names: tuple[str, ...]
 
 
-def _draw(problem: Problem, device: torch.device, dtype: torch.dtype, seed: int, kind: str = "lstm") -> _Drawn:
-    torch.manual_seed(seed)
+def _draw(
+    problem: Problem, device: torch.device, dtype: torch.dtype, seed: int, kind: str = "lstm"
+) -> _Drawn:
+    seed_generators(seed, device)
     x, (h, c) = _sequence(problem), _states(problem)
     named = dict(_rnn_module(kind, problem).named_parameters())
     h, c = _moved((h, c), device, dtype)
@@ -161,8 +197,8 @@ def nn_rnn(
     dropout: float = 0.0,
     bidirectional: bool = False,
 ) -> ModelDef:
-    """torch.nn.LSTM, GRU or RNN."""  # noqa: D403 - a module's name
-    torch.manual_seed(seed)
+    """torch.nn.LSTM, GRU or RNN."""
+    seed_generators(seed, device)
     x, (h, c) = _sequence(problem), _states(problem, 2 if bidirectional else 1)
     module = _rnn_module(kind, problem, dropout=dropout, bidirectional=bidirectional).to(device, dtype)
     x, h, c = _moved((x, h, c), device, dtype)
@@ -170,8 +206,8 @@ def nn_rnn(
 
 
 def layernorm_bound(problem: Problem, *, device: torch.device, dtype: torch.dtype, seed: int) -> ModelDef:
-    """torch.nn.LSTM and, unconnected to it, the three layer norms of each step: a lower bound, forward only."""  # noqa: D403
-    torch.manual_seed(seed)
+    """torch.nn.LSTM and, beside it, the three layer norms of each step: a lower bound, forward only."""
+    seed_generators(seed, device)
     x, states = _sequence(problem), _states(problem)
     module = _rnn_module("lstm", problem).to(device, dtype)
     gates = torch.randn(problem.mini_batch, 4 * problem.hidden_size).to(device, dtype)  # (B, 4H)
@@ -277,9 +313,9 @@ def stacked_lstm(
     bidirectional: bool = False,
 ) -> ModelDef:
     """A scripted stack of LSTM layers, in one direction or two, with dropout between layers."""
-    torch.manual_seed(seed)
+    seed_generators(seed, device)
     x, (h, c) = _sequence(problem), _states(problem, 2 if bidirectional else 1)
-    lstm = _rnn_module("lstm", problem, bidirectional=bidirectional)
+    lstm = _lstm_module(problem, bidirectional=bidirectional)
     stack = custom_lstms.stack_from(lstm, dropout=dropout).to(device, dtype)
     x, h, c = _moved((x, h, c), device, dtype)
     return _module_model(stack, custom_lstms.script(stack), (x, (h, c)))
@@ -294,9 +330,9 @@ def layernorm_lstm(
     decompose: bool = False,
 ) -> ModelDef:
     """A scripted stack of layer-norm LSTM layers."""
-    torch.manual_seed(seed)
+    seed_generators(seed, device)
     x, (h, c) = _sequence(problem), _states(problem)
-    lstm = _rnn_module("lstm", problem)
+    lstm = _lstm_module(problem)
     stack = custom_lstms.layer_norm_stack_from(lstm, decompose=decompose).to(device, dtype)
     x, h, c = _moved((x, h, c), device, dtype)
     return _module_model(stack, custom_lstms.script(stack), (x, (h, c)))
@@ -305,20 +341,26 @@ def layernorm_lstm(
 # -- sequences of different lengths ------------------------------------------------------------------------
 
 
-def _draw_varlen(problem: Problem, device: torch.device, dtype: torch.dtype) -> tuple[list[Tensor], tuple[Tensor, Tensor]]:
+def _draw_varlen(
+    problem: Problem, device: torch.device, dtype: torch.dtype
+) -> tuple[list[Tensor], tuple[Tensor, Tensor]]:
     lengths = torch.randint(SHORTEST, LONGEST, (problem.mini_batch,)).tolist()
-    sequences = [torch.randn(length, problem.input_size).to(device, dtype) for length in lengths]  # (t, I) each
+    sequences = [
+        torch.randn(length, problem.input_size).to(device, dtype) for length in lengths
+    ]  # (t, I) each
     h, c = _moved(_states(problem), device, dtype)
     return sequences, (h, c)
 
 
 def varlen_nn_lstm(problem: Problem, *, device: torch.device, dtype: torch.dtype, seed: int) -> ModelDef:
     """Pack the sequences, torch.nn.LSTM, pad its outputs."""
-    torch.manual_seed(seed)
+    seed_generators(seed, device)
     sequences, states = _draw_varlen(problem, device, dtype)
     module = _rnn_module("lstm", problem).to(device, dtype)
 
-    def forward(sequences: list[Tensor], state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    def forward(
+        sequences: list[Tensor], state: tuple[Tensor, Tensor]
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         packed = nn.utils.rnn.pack_sequence(sequences, enforce_sorted=False)
         output, last = module(packed, state)
         return nn.utils.rnn.pad_packed_sequence(output)[0], last  # (longest, B, H)
@@ -330,7 +372,7 @@ def varlen_loop_lstm(
     problem: Problem, *, device: torch.device, dtype: torch.dtype, seed: int, script: bool
 ) -> ModelDef:
     """A loop over samples around a loop over their steps; returns a list of outputs, and lists of states."""
-    torch.manual_seed(seed)
+    seed_generators(seed, device)
     sequences, states = _draw_varlen(problem, device, dtype)
     named = dict(_rnn_module("lstm", problem).named_parameters())
     params = _leaves(tuple(named.values()), device, dtype)
@@ -362,7 +404,7 @@ def imagenet_cnn(
     """A torchvision network in training mode on random images."""
     from torchvision import models
 
-    torch.manual_seed(seed)
+    seed_generators(seed, device)
     network: nn.Module = getattr(models, arch)(weights=None)
     x = torch.randn(images, 3, image_size, image_size).to(device, dtype)
     network.train().to(device, dtype)

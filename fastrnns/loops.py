@@ -128,14 +128,14 @@ def lstm_varlen() -> Loop:
         b_ih: Tensor,
         b_hh: Tensor,
     ) -> tuple[list[Tensor], tuple[list[Tensor], list[Tensor]]]:
-        h_0, c_0 = state[0][0].split(1), state[1][0].split(1)  # (1, H) each
+        h_0, c_0 = torch.split(state[0][0], 1), torch.split(state[1][0], 1)  # (1, H) each
         all_outputs: list[Tensor] = []
         last_h: list[Tensor] = []
         last_c: list[Tensor] = []
         for sample in range(len(sequences)):
             h, c = h_0[sample], c_0[sample]
             outputs: list[Tensor] = []
-            for step in sequences[sample].split(1):  # (1, I)
+            for step in torch.split(sequences[sample], 1):  # (1, I)
                 h, c = lstm_cell(step, h, c, w_ih, w_hh, b_ih, b_hh)
                 outputs.append(h)
             all_outputs.append(torch.cat(outputs))  # (t, H)

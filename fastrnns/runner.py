@@ -333,12 +333,13 @@ def backend(model: Model, device: str | torch.device, dtype: str = "fp32") -> st
     """
     import torch
 
-    from fastrnns import backends, fuser
+    from fastrnns import backends, factory, fuser
     from fastrnns.precision import torch_dtype
 
-    with entered(model):
+    device = torch.device(device)
+    with entered(model), factory.generators_kept(device):
         if model.group == "cnns":
-            library = backends.convolution_library(torch.device(device), torch_dtype(dtype))
+            library = backends.convolution_library(device, torch_dtype(dtype))
         elif model.legacy:
             library = ""  # its loops are made of ATen's products and pointwise operators
         else:
