@@ -195,7 +195,7 @@ class Cgroup2:
                 failure = self._empty_and_remove(folder, home, where)
                 if failure is not None:
                     drift.append(f"{folder} could not be removed: {failure.reason}")
-        if data.get("subtree") and "cpuset" in _words(self.files, f"{where}/cgroup.subtree_control"):
+        if data.get("subtree"):
             failure = self.host.privilege.write(f"{where}/cgroup.subtree_control", "-cpuset")
             if failure is not None:
                 drift.append(
