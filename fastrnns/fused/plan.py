@@ -1,0 +1,108 @@
+"""Which tiles a problem runs at, or why it cannot run fused. Pure: no torch, no GPU.
+
+A launch needs all its programs on the chip at once, each with its rows of W_hh in shared memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+# Shared memory a program may use on sm_90 (227 KB), less what the compiler takes for reductions.
+SHARED_BYTES = 232_448 - 4_096
+# 32-bit words a thread polls in registers at once; beyond this the compiler spills.
+WORDS_A_THREAD = 64
+# The forward exchange buffer grows with the steps of a launch; longer sequences are cut into several launches.
+EXCHANGE_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """One kernel's tiling: batch rows and hidden units a program, warps, and how the long dimension is cut."""
+
+    batch: int
+    hidden: int
+    warps: int
+    chunk: int  # words of h (forward) or hidden units (backward) a matrix product takes at once
+    makers: int = 1  # backward: partial sums polled at once
+    swap: bool = False  # the transposed product: hidden units are the rows of the matrix instruction
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How one layer runs: the tiles of both directions and the sizes that follow."""
+
+    forward: Tiles
+    backward: Tiles
+    parts: int  # 16-bit halves an operand is split into
+    groups_forward: int  # batch tiles that are on the chip at once
+    groups_backward: int
+
+
+def ceil_div(a: int, b: int) -> int:
+    """The least number of b that covers a."""
+    return -(-a // b)
+
+
+def power_of_two(n: int) -> int:
+    """The least power of two that is not below n."""
+    return 1 << max(0, n - 1).bit_length()
+
+
+def words(hidden: int, tile: int, parts: int) -> int:
+    """32-bit words that tell of one row of h."""
+    return ceil_div(hidden, tile) * tile * parts // 2
+
+
+def forward_bytes(hidden: int, tiles: Tiles, parts: int) -> int:
+    """Shared memory of a forward program: its rows of W_hh, one chunk of h staged, the product's exchange."""
+    padded = ceil_div(words(hidden, tiles.hidden, parts), tiles.chunk) * tiles.chunk
+    return 16 * tiles.hidden * padded + max(4 * tiles.batch * tiles.chunk, 16 * tiles.batch * tiles.hidden)
+
+
+def backward_bytes(hidden: int, tiles: Tiles, parts: int) -> int:
+    """Shared memory of a backward program: its rows of W_hh, and one chunk of partial sums on its way out."""
+    padded = ceil_div(ceil_div(hidden, tiles.hidden) * tiles.hidden, tiles.chunk) * tiles.chunk
+    return 8 * tiles.hidden * padded * parts + 4 * tiles.batch * tiles.chunk
+
+
+def best_chunk(length: int, largest: int) -> int:
+    """The chunk that pads `length` least; of equals the largest."""
+    sizes = [c for c in (16, 32, 64, 128, 256) if c <= largest]
+    return min(sizes, key=lambda c: (ceil_div(length, c) * c, -c))
+
+
+def _forward_tiles(hidden: int, batch_tile: int, parts: int, warps: int) -> Tiles:
+    length = words(hidden, 16, parts)
+    chunk = best_chunk(length, 64 if parts == 2 and warps == 4 else 128)
+    return Tiles(batch_tile, 16, warps, chunk)
+
+
+def _backward_tiles(hidden: int, batch_tile: int, parts: int, warps: int) -> Tiles:
+    units = ceil_div(hidden, 16)
+    makers = min(power_of_two(units), max(1, WORDS_A_THREAD * 32 * warps // (batch_tile * 16)))
+    largest = max(64, min(256, 4096 // batch_tile)) if parts == 1 else 128
+    return Tiles(batch_tile, 16, warps, best_chunk(units * 16, largest), makers)
+
+
+@lru_cache(maxsize=256)
+def choose(hidden: int, batch: int, parts: int, processors: int, shared: int = SHARED_BYTES) -> Plan | str:
+    """The plan for one layer, or one sentence that says why it cannot run fused."""
+    units = ceil_div(hidden, 16)
+    if units > processors:
+        return f"hidden size {hidden} needs {units} programs at once and this device runs {processors}"
+    groups = processors // units
+    chosen = None
+    for batch_tile in (16, 32, 64):
+        warps = 4 if batch_tile == 16 and hidden <= 512 and parts == 1 else 8
+        forward = _forward_tiles(hidden, batch_tile, parts, warps)
+        backward = _backward_tiles(hidden, batch_tile, parts, warps)
+        need = max(forward_bytes(hidden, forward, parts), backward_bytes(hidden, backward, parts))
+        if need > shared:
+            break
+        chosen = Plan(forward, backward, parts, groups, groups)
+        if ceil_div(batch, batch_tile) <= groups:
+            break
+    if chosen is None:
+        return f"hidden size {hidden} needs more shared memory than this device's {shared // 1024} KB a program"
+    return chosen
