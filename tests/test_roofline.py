@@ -118,6 +118,18 @@ def test_the_slower_of_products_and_memory_sets_the_limit():
     assert roofline.limit(facts, slow, "fp32", None)["bound"] == "memory"
 
 
+def test_a_result_of_a_record_gets_its_work_and_share_a_phase():
+    ceilings = {"matrix_flops_per_s": {"fp32": 50.9e12, "tf32": 412e12}, "copy_bytes_per_s": 4.25e12}
+    result = {"model": "cudnn", "dtype": "fp32", "forward": {"median": 2.32}, "backward": {"median": 3.46}}
+    found = roofline.of_result(result, Problem(), ceilings)
+    assert roofline.percent(found, "forward") == "23%"
+    assert roofline.percent(found, "backward") == "23%"
+    with_tf32 = roofline.of_result(result, Problem(), ceilings, tf32=True)
+    assert roofline.percent(with_tf32, "forward") == "2.8%"
+    assert roofline.of_result({**result, "model": "resnet18"}, Problem(), ceilings) is None
+    assert roofline.percent(None, "forward") == "-"
+
+
 def test_no_ceiling_sets_no_limit():
     found = roofline.limit(work("cudnn", "forward"), {"matrix_flops_per_s": {"fp32": None}}, "fp32", 1.0)
     assert found["limit_ms"] is None

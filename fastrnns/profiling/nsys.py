@@ -46,7 +46,7 @@ def profile(
 def read(database: Path) -> list[Event]:
     """The events of an export, in microseconds; refuses one without a kernel."""
     try:
-        with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+        with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)) as connection:
             tables = {
                 row[0] for row in connection.execute("select name from sqlite_master where type='table'")
             }

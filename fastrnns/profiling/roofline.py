@@ -220,3 +220,29 @@ def limit(
         "share": limit_ms / measured_ms if limit_ms is not None and measured_ms else None,
         "flops_per_s": work["flops_without_input_gradient"] / measured_ms * 1e3 if measured_ms else None,
     }
+
+
+def of_result(
+    result: Mapping[str, Any],
+    problem: Problem | Mapping[str, int],
+    ceilings: Mapping[str, Any],
+    *,
+    tf32: bool = False,
+    lengths: Sequence[int] | None = None,
+) -> dict[str, Any] | None:
+    """The work and the limit of each phase of a record's result; None for a model without a closed form."""
+    dtype = str(result.get("dtype") or "fp32")
+    rate = "tf32" if tf32 and dtype == "fp32" else dtype
+    found = {}
+    for phase in PHASES:
+        measured = result.get(phase)
+        work = for_result(str(result["model"]), problem, rate, phase, lengths=lengths)
+        if measured and work:
+            found[phase] = {"work": work, "limit": limit(work, ceilings, rate, measured.get("median"))}
+    return found or None
+
+
+def percent(found: Mapping[str, Any] | None, phase: str) -> str:
+    """The share of the limit for a table's cell: `23 %`, or a dash."""
+    share = (((found or {}).get(phase) or {}).get("limit") or {}).get("share")
+    return "-" if share is None else f"{share:.0%}" if share >= 0.1 else f"{share:.1%}"
