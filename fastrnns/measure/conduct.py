@@ -1,0 +1,233 @@
+"""The conductor: fresh processes one after the other, the models taking turns in them, their samples gathered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from fastrnns.measure import plan as planning
+from fastrnns.measure import stats
+from fastrnns.measure.plan import Plan, Spent
+from fastrnns.measure.process import ChildDied
+
+TICK_SECONDS = 0.25  # how long a wait for events may hide a Ctrl-C, and how often progress is drawn
+
+
+class ChildLike(Protocol):
+    """A process that measures; `fastrnns.measure.process.Child`, or a test's."""
+
+    pid: int
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send one message."""
+
+    def receive(self, timeout: float | None = None) -> dict[str, Any] | None:
+        """Return the next event, or None; see `Child.receive`."""
+
+    def stop(self) -> int | None:
+        """End it."""
+
+
+@dataclass
+class Phase:
+    """The samples of one phase, one list a process."""
+
+    samples: list[list[float]] = field(default_factory=list)
+    warmup: list[list[float]] = field(default_factory=list)
+
+
+@dataclass
+class Measured:
+    """What the processes said about one model so far."""
+
+    name: str
+    status: str | None = None  # None while nothing is wrong: whoever writes the record decides on ok
+    error: str | None = None
+    backend: str | None = None
+    forward: Phase = field(default_factory=Phase)
+    backward: Phase = field(default_factory=Phase)
+    started_ns: list[list[int]] = field(default_factory=list)
+    order: list[dict[str, int]] = field(default_factory=list)  # process and position, one a list of samples
+    cold_start_ms: list[float] = field(default_factory=list)  # built, and the first iteration done
+    ended: list[dict[str, str]] = field(default_factory=list)  # why warm-up and sampling ended
+    notes: list[str] = field(default_factory=list)
+    built_s: float = 0.0
+    seconds: float = 0.0
+    last_seconds: float = 0.0
+    left_out: str | None = None  # why it was not measured in a further process
+
+    def begin(self, process: int, position: int) -> None:
+        """Open the lists of one more process."""
+        self.order.append({"process": process, "position": position})
+        self.started_ns.append([])
+        for phase in (self.forward, self.backward):
+            phase.samples.append([])
+            phase.warmup.append([])
+
+    def add(self, event: dict[str, Any]) -> None:
+        """Take in one batch of iterations."""
+        timed = event["phase"] == "timed"
+        for phase, values in ((self.forward, event["forward_ms"]), (self.backward, event["backward_ms"])):
+            (phase.samples if timed else phase.warmup)[-1].extend(values)
+        if timed:
+            self.started_ns[-1].extend(event["started_ns"])
+        if len(self.cold_start_ms) < len(self.order):
+            first = event["forward_ms"][0] + (event["backward_ms"][0] if event["backward_ms"] else 0.0)
+            self.cold_start_ms.append(round(self.built_s * 1e3 + first, 3))
+
+    def note(self, text: str) -> None:
+        """Keep a remark, once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def fail(self, status: str, error: str) -> None:
+        """Record what went wrong; the first cause stays."""
+        if self.status is None:
+            self.status, self.error = status, error
+
+    def spent(self, *, torchscript: bool) -> Spent | None:
+        """What the plan needs to know before one more process; None before the first."""
+        if not self.forward.samples or not any(self.forward.samples):
+            return None
+        widths = [
+            stats.halfwidth(phase.samples) for phase in (self.forward, self.backward) if any(phase.samples)
+        ]
+        known = [width for width in widths if width is not None]
+        last = [phase.samples[-1][-1] for phase in (self.forward, self.backward) if phase.samples[-1]]
+        return Spent(
+            processes=len(self.forward.samples),
+            seconds=self.seconds,
+            least_seconds=planning.least_seconds(self.built_s, sum(last), torchscript=torchscript),
+            width=max(known) if len(known) == len(widths) else None,
+        )
+
+
+@dataclass
+class Outcome:
+    """All models, what the processes said of themselves, and whether the run was cut off."""
+
+    models: dict[str, Measured]
+    hellos: list[dict[str, Any]] = field(default_factory=list)
+    interrupted: bool = False
+
+
+@dataclass(frozen=True)
+class Conductor:
+    """Runs the processes that a plan asks for. Everything that touches the machine is given to it."""
+
+    plan: Plan
+    names: Sequence[str]
+    torchscript: Collection[str]
+    job: dict[str, Any]  # all of it but the models
+    spawn: Callable[[], ChildLike]
+    on_hello: Callable[[ChildLike, dict[str, Any]], None] = lambda child, hello: None
+    on_process_end: Callable[[], None] = lambda: None
+    on_event: Callable[[dict[str, Any]], None] = lambda event: None
+    on_tick: Callable[[], None] = lambda: None
+    interrupted: Callable[[], bool] = lambda: False
+
+    def run(self) -> Outcome:
+        """Measure until nothing is due; what was measured is kept whatever happens to a later process."""
+        outcome = Outcome({name: Measured(name) for name in self.names})
+        process = 0
+        while not outcome.interrupted:
+            todo = self._due(process, outcome)
+            if not todo:
+                break
+            self.on_event({"event": "process_start", "process": process, "models": todo})
+            position = 0
+            while todo and not outcome.interrupted:  # again after a death, with the models not reached
+                reached = self._one_process(process, position, todo, outcome)
+                position += reached
+                todo = todo[reached:]
+            process += 1
+        return outcome
+
+    def _due(self, process: int, outcome: Outcome) -> list[str]:
+        due = []
+        for name in planning.rotated(self.names, process, self.plan.processes):
+            measured = outcome.models[name]
+            if measured.status is not None or measured.left_out is not None:
+                continue
+            spent = measured.spent(torchscript=name in self.torchscript)
+            measured.left_out = planning.due(self.plan, process, spent)
+            if measured.left_out is None:
+                due.append(name)
+        return due
+
+    def _one_process(self, process: int, position: int, todo: list[str], outcome: Outcome) -> int:
+        """Serve one child; return how many of its models were reached."""
+        rules = []
+        for name in todo:
+            torchscript = name in self.torchscript
+            spent = outcome.models[name].spent(torchscript=torchscript)
+            rules.append(
+                [name, planning.rule_for(self.plan, process, spent, torchscript=torchscript).as_dict()]
+            )
+        child = self.spawn()
+        reached = 0
+        current: Measured | None = None
+        try:
+            child.send({**self.job, "models": rules})
+            while True:
+                event = child.receive(TICK_SECONDS)
+                if self.interrupted():
+                    outcome.interrupted = True
+                if event is None:
+                    if outcome.interrupted:
+                        return reached
+                    self.on_tick()
+                    continue
+                kind = event["event"]
+                if kind == "hello":
+                    outcome.hellos.append(event)
+                    self.on_hello(child, event)
+                    child.send({"go": True})
+                elif kind == "model_start":
+                    current = outcome.models[event["model"]]
+                    reached += 1
+                elif kind == "done":
+                    return len(todo)
+                elif current is not None and self._take(event, current, process, position + reached - 1):
+                    current = None
+                self.on_event(event)
+                if outcome.interrupted:
+                    return reached
+        except (ChildDied, EOFError) as error:
+            ending = str(error) or "the worker process ended before it was done"
+            if current is not None:
+                self._failed(current, "failed", ending)
+            elif reached == 0:  # it never came to a model: another one would not either
+                for name in todo:
+                    self._failed(outcome.models[name], "failed", ending)
+                return len(todo)
+            return reached
+        finally:
+            child.stop()
+            self.on_process_end()
+
+    def _take(self, event: dict[str, Any], model: Measured, process: int, position: int) -> bool:
+        """Take in one event of a model; true when the model is over in this process."""
+        kind = event["event"]
+        if kind == "ready":
+            model.begin(process, position)
+            model.backend = event.get("backend") or model.backend
+            model.built_s = event.get("built_s", 0.0)
+            for text in event.get("notes", ()):
+                model.note(text)
+        elif kind == "iterations":
+            model.add(event)
+        elif kind == "model_failed":
+            model.fail(event["status"], event["error"])
+            return True
+        elif kind == "model_done":
+            model.ended.append({"warmup": event["warmup_ended"], "timed": event["timed_ended"]})
+            model.last_seconds = event["spent_s"]
+            model.seconds += event["spent_s"]
+            return True
+        return False
+
+    def _failed(self, model: Measured, status: str, error: str) -> None:
+        model.fail(status, error)
+        self.on_event({"event": "model_failed", "model": model.name, "status": status, "error": error})

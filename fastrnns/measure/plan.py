@@ -1,0 +1,205 @@
+"""How many processes, how long to warm up, when to stop: pure decisions over times already measured. No torch."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+# The defaults and why. Processes are the replicates: three give a t interval of 4.3 standard errors where two
+# give 9; each costs an import of torch (2 to 5 s), so more are started only while the interval is too wide.
+PROCESSES = 3
+MOST_PROCESSES = 5
+PRECISION = 0.01  # half the interval of the median, relative
+ITERATIONS_CAP = 100  # in one process, upstream's count
+BUDGET_SECONDS = 45.0  # for one model, over all processes: twelve models then fit in twelve minutes
+OVERRUN = 1.25  # of the budget: no iteration is started that would end later than this (45 s: under a minute)
+
+LEAST_WARMUP = 1
+LEAST_WARMUP_TORCHSCRIPT = 2  # the profiling executor specialises in its second run
+LEAST_TIMED = 3
+WARMUP_SECONDS = 0.3  # of work: clocks of CPUs and GPUs rise within this
+WARMUP_SHARE = 1 / 3  # of the time that a process has for a model
+WARMUP_CAP = 300
+STEADY_WINDOW = 3  # iterations at least; a quarter of the warm-up when that is more
+STEADY_TOLERANCE = 0.05  # between the medians of two windows that follow each other
+LOOKS = (6, 10, 15, 22, 33, 50, 70)  # planned: looking after each iteration would stop on luck
+
+FIXED, STEADY, CAP, BUDGET, PRECISE, STOPPED = "fixed", "steady", "cap", "budget", "precise", "stopped"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What one process is told about one model; None for a count means: decide by the rest."""
+
+    warmup: int | None
+    nloops: int | None
+    precision: float
+    seconds: float  # to warm up and measure in this process
+    limit_seconds: float  # at which even the fewest iterations give way
+    least_warmup: int = LEAST_WARMUP
+
+    def as_dict(self) -> dict[str, Any]:
+        """The rule as it crosses the wire."""
+        return asdict(self)
+
+
+def warm(rule: Rule, totals_ms: Sequence[float], spent_s: float) -> str | None:
+    """Why the warm-up is over, or None to go on. `totals_ms`: forward and backward together."""
+    count = len(totals_ms)
+    if rule.warmup is not None:
+        return FIXED if count >= rule.warmup else None
+    if count < rule.least_warmup:
+        return None
+    next_s = totals_ms[-1] / 1e3
+    if spent_s + LEAST_TIMED * next_s >= rule.limit_seconds:
+        return BUDGET
+    steady = settled(totals_ms)
+    if spent_s + next_s > WARMUP_SHARE * rule.seconds:
+        return STEADY if steady else BUDGET
+    if count >= WARMUP_CAP:
+        return STEADY if steady else CAP
+    return STEADY if steady and sum(totals_ms) / 1e3 >= WARMUP_SECONDS else None
+
+
+def settled(totals_ms: Sequence[float]) -> bool:
+    """Whether the last two windows of iterations have nearly the same median."""
+    if len(totals_ms) < 2 * STEADY_WINDOW:
+        return False
+    window = max(STEADY_WINDOW, len(totals_ms) // 4)
+    last = statistics.median(totals_ms[-window:])
+    before = statistics.median(totals_ms[-2 * window : -window])
+    return abs(last - before) <= STEADY_TOLERANCE * before
+
+
+def enough(
+    rule: Rule, forward_ms: Sequence[float], backward_ms: Sequence[float], spent_s: float
+) -> str | None:
+    """Why sampling is over, or None to go on. `spent_s` counts the warm-up too."""
+    count = len(forward_ms)
+    if rule.nloops is not None:
+        return FIXED if count >= rule.nloops else None
+    if count == 0:
+        return None
+    if count >= ITERATIONS_CAP:
+        return CAP
+    next_s = (forward_ms[-1] + (backward_ms[-1] if backward_ms else 0.0)) / 1e3
+    if spent_s + next_s > rule.limit_seconds:
+        return BUDGET
+    if count < LEAST_TIMED:
+        return None
+    if spent_s + next_s > rule.seconds:
+        return BUDGET
+    if count in LOOKS:
+        widths = [halfwidth(series) for series in (forward_ms, backward_ms) if series]
+        if all(width is not None and width <= rule.precision for width in widths):
+            return PRECISE
+    return None
+
+
+def halfwidth(series: Sequence[float]) -> float | None:
+    """Relative half-width of the order-statistic 95 % interval of a median (David and Nagaraja, 7.1).
+
+    Written out here because a worker must not spend its time importing SciPy.
+    """
+    count = len(series)
+    tail, rank = 0, 0
+    while rank < count // 2 and (tail + math.comb(count, rank)) * 2 <= 0.05 * 2**count:
+        tail += math.comb(count, rank)
+        rank += 1
+    if rank == 0:
+        return None
+    ordered = sorted(series)
+    middle = statistics.median(ordered)
+    return (ordered[count - rank] - ordered[rank - 1]) / 2 / middle if middle > 0 else None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the whole run is told: counts that are fixed, or the precision and the budget that decide."""
+
+    processes: int = PROCESSES
+    most_processes: int = MOST_PROCESSES
+    warmup: int | None = None
+    nloops: int | None = None
+    precision: float = PRECISION
+    budget_s: float = BUDGET_SECONDS
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the number of processes was asked for."""
+        return self.most_processes == self.processes
+
+
+def plan_for(
+    *, processes: int | None, warmup: int | None, nloops: int | None, precision: float, budget_s: float
+) -> Plan:
+    """The plan of a command line: what was asked for exactly, the rest by default.
+
+    With --nloops the historical protocol was asked for, so there is one process unless --processes says more.
+    """
+    if processes is None and nloops is not None:
+        processes = 1
+    return Plan(
+        processes=PROCESSES if processes is None else processes,
+        most_processes=MOST_PROCESSES if processes is None else processes,
+        warmup=warmup,
+        nloops=nloops,
+        precision=precision,
+        budget_s=budget_s,
+    )
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What is known of one model after some processes."""
+
+    processes: int  # that measured it
+    seconds: float
+    least_seconds: float  # what the shortest useful process would take
+    width: float | None  # relative half-width of the interval over processes, the wider phase
+
+
+def due(plan: Plan, process: int, spent: Spent | None) -> str | None:
+    """Why a model is not measured in this process, or None when it is."""
+    if process == 0 or spent is None:
+        return None
+    if process >= plan.most_processes:
+        return CAP
+    if plan.fixed:
+        return None
+    if process >= plan.processes and spent.width is not None and spent.width <= plan.precision:
+        return PRECISE
+    if spent.seconds + spent.least_seconds > plan.budget_s:
+        return BUDGET
+    return None
+
+
+def rule_for(plan: Plan, process: int, spent: Spent | None, *, torchscript: bool) -> Rule:
+    """One process's share of what is left of a model's budget."""
+    left = plan.budget_s - (spent.seconds if spent is not None else 0.0)
+    share = max(0.0, left / max(1, plan.processes - process))
+    return Rule(
+        warmup=plan.warmup,
+        nloops=plan.nloops,
+        precision=plan.precision,
+        seconds=share,
+        limit_seconds=max(share, plan.budget_s * OVERRUN - (plan.budget_s - left)),
+        least_warmup=LEAST_WARMUP_TORCHSCRIPT if torchscript else LEAST_WARMUP,
+    )
+
+
+def least_seconds(cold_s: float, iteration_ms: float, *, torchscript: bool) -> float:
+    """What one more process would take at least: build, warm up, and the fewest timed iterations."""
+    warmup = LEAST_WARMUP_TORCHSCRIPT if torchscript else LEAST_WARMUP
+    return cold_s + (warmup + LEAST_TIMED) * iteration_ms / 1e3
+
+
+def rotated(names: Sequence[str], process: int, processes: int) -> list[str]:
+    """The order of the models in one process: each process starts elsewhere, so that drift hits all alike."""
+    if not names:
+        return []
+    start = round(process * len(names) / max(1, processes)) % len(names)
+    return [*names[start:], *names[:start]]

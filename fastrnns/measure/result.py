@@ -1,0 +1,145 @@
+"""From what the processes said to what the record holds: one result a model, its summaries and its marks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fastrnns.measure import stats, warmup
+from fastrnns.measure.conduct import Measured, Phase
+from fastrnns.measure.plan import BUDGET, STEADY, Plan
+
+# Shapes of a timed series from which a median should not be taken as it stands.
+NOT_STEADY = {warmup.UNSTEADY, warmup.SLOWDOWN, warmup.WARMUP, warmup.LATE}
+DISTURBED_NOTE = "{count} of {total} iterations are left out of the location: {causes} disturbed them"
+
+
+def result_of(
+    measured: Measured,
+    *,
+    group: str,
+    family: str,
+    dtype: str,
+    plan: Plan,
+    torchscript: bool,
+    has_backward: bool,
+    comparable_note: str = "",
+    disturbances: Sequence[dict[str, Any]] = (),
+    interrupted: bool = False,
+) -> dict[str, Any]:
+    """The record's entry of one model."""
+    ran = any(measured.forward.samples)
+    status, error = measured.status, measured.error
+    if status is None:
+        status = "ok" if ran else "failed"
+        error = (
+            None if ran else ("interrupted before it was measured" if interrupted else "it was not measured")
+        )
+    notes = [*([comparable_note] if comparable_note else []), *measured.notes]
+    marks: list[str] = []
+    if torchscript and plan.warmup is not None and (few := warmup.too_few(plan.warmup, torchscript=True)):
+        notes.append(few)
+        marks.append("too little warm-up")
+    if any(ended["timed"] == BUDGET for ended in measured.ended) or measured.left_out == BUDGET:
+        marks.append("cut short")
+        notes.append(
+            f"cut short: the budget of {plan.budget_s:g} s was spent before the precision was reached"
+        )
+    if plan.warmup is None and any(ended["warmup"] != STEADY for ended in measured.ended):
+        notes.append("warm-up ended before the iterations were steady")
+    excluded, causes = excluded_by(measured, disturbances)
+    forward = phase_of(measured.forward, excluded, torchscript=torchscript) if ran else None
+    backward = (
+        phase_of(measured.backward, excluded, torchscript=torchscript) if ran and has_backward else None
+    )
+    for name, phase in (("forward", forward), ("backward", backward)):
+        if phase is None:
+            continue
+        found = warmup.notes(phase["samples"], name, torchscript=torchscript)
+        notes += found
+        if not phase["steady"]["steady"] and "not steady" not in marks:
+            marks.append("not steady")
+    if causes:
+        count, total = sum(map(len, excluded)), sum(map(len, measured.forward.samples))
+        notes.append(DISTURBED_NOTE.format(count=count, total=total, causes=" and ".join(sorted(causes))))
+        marks.append(f"{count} disturbed")
+    if interrupted and len(measured.ended) < len(measured.order):
+        marks.append("interrupted")
+        notes.append("interrupted while it was measured")
+    return {
+        "model": measured.name,
+        "group": group,
+        "family": family,
+        "dtype": dtype,
+        "status": status,
+        "status_reason": error,
+        "error": error if status != "ok" else None,
+        "backend": measured.backend,
+        "forward": forward,
+        "backward": backward,
+        "notes": notes,
+        "started_ns": measured.started_ns,
+        "order": measured.order,
+        "details": {
+            "marks": marks,
+            "cold_start_ms": measured.cold_start_ms,
+            "ended": measured.ended,
+            "seconds": round(measured.seconds, 3),
+            "no_further_process": measured.left_out,
+        },
+    }
+
+
+def phase_of(phase: Phase, excluded: Sequence[Sequence[int]], *, torchscript: bool) -> dict[str, Any]:
+    """One phase: the raw samples and what is said of them."""
+    labels = [warmup.classify(series, torchscript=torchscript).label for series in phase.samples if series]
+    made = {
+        "unit": "ms",
+        "samples": phase.samples,
+        "warmup": phase.warmup,
+        **stats.summarise(phase.samples, excluded),
+        "steady": {"steady": not NOT_STEADY.intersection(labels), "labels": labels},
+    }
+    if any(excluded):
+        made["excluded"] = [list(indices) for indices in excluded]
+    return made
+
+
+def excluded_by(
+    measured: Measured, disturbances: Sequence[dict[str, Any]]
+) -> tuple[list[list[int]], set[str]]:
+    """The iterations that overlap a disturbance, one list a process, and its causes; never by their value."""
+    excluded: list[list[int]] = []
+    causes: set[str] = set()
+    for index, starts in enumerate(measured.started_ns):
+        here: list[int] = []
+        for number, start in enumerate(starts):
+            took_ms = sum(
+                phase.samples[index][number]
+                for phase in (measured.forward, measured.backward)
+                if number < len(phase.samples[index])
+            )
+            end = start + int(took_ms * 1e6)
+            hits = [item for item in disturbances if item["from_ns"] < end and item["to_ns"] > start]
+            if hits:
+                here.append(number)
+                causes.update(str(item["cause"]) for item in hits)
+        excluded.append(here)
+    return excluded, causes
+
+
+def unsupported(name: str, reason: str, *, group: str, family: str, dtype: str) -> dict[str, Any]:
+    """The entry of a model of the default matrix that cannot run this problem."""
+    return {
+        "model": name,
+        "group": group,
+        "family": family,
+        "dtype": dtype,
+        "status": "unsupported",
+        "status_reason": reason,
+        "error": reason,
+        "backend": None,
+        "forward": None,
+        "backward": None,
+        "notes": [],
+    }

@@ -1,0 +1,311 @@
+"""The command line shared by the commands that run models, and the checks that come before anything is touched."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from env.cpulist import parse_request
+from fastrnns import device as devices
+from fastrnns import runner, sizes
+from fastrnns.errors import UsageError
+from fastrnns.measure import plan as planning
+from fastrnns.sizes import Problem
+
+FUSERS = ("te", "old", "none", "default")
+EXECUTORS = ("profiling", "simple", "legacy", "default")
+DEFAULT_SEED = 17  # upstream's test
+MOST = 1_000_000  # of iterations or processes: past this a typing error is more likely
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """One bench command, every flag with its effective value."""
+
+    argv: tuple[str, ...]
+    models: tuple[str, ...]
+    unsupported: tuple[tuple[str, str], ...]  # default models that cannot run this problem, and why
+    problem: Problem
+    device: devices.Device
+    dtype: str
+    tf32: bool
+    seed: int
+    fuser: str
+    executor: str | None
+    cuda_pointwise: dict[str, int | None]
+    plan: planning.Plan
+    env: str
+    strict: bool
+    cpus: str | None
+    archive: Path | None
+    print_json: str | None
+    sep: str
+
+    def recorded(self) -> dict[str, Any]:
+        """The options as the record holds them; null where the data decide."""
+        return {
+            "device": str(self.device),
+            "dtype": self.dtype,
+            "tf32": self.tf32,
+            "seed": self.seed,
+            "fuser": self.fuser,
+            "executor": self.executor,
+            "cuda_pointwise": self.cuda_pointwise,
+            "models": list(self.models),
+            "processes": self.plan.processes,
+            "most_processes": self.plan.most_processes,
+            "warmup": self.plan.warmup,
+            "nloops": self.plan.nloops,
+            "precision": self.plan.precision,
+            "budget_s": self.plan.budget_s,
+            "env": self.env,
+            "strict": self.strict,
+            "cpus": self.cpus,
+            "print_json": self.print_json,
+        }
+
+
+def spellings(name: str) -> tuple[str, ...]:
+    """A flag of several words, with dashes and with underscores."""
+    return (f"--{name}", f"--{name.replace('-', '_')}") if "-" in name else (f"--{name}",)
+
+
+def add_run_flags(parser: argparse.ArgumentParser) -> None:
+    """Declare what every command that runs models has: device, seed, precision of products, the JIT's switches."""
+    group = parser.add_argument_group("what runs")
+    group.add_argument(
+        "--device", default="auto", help="auto (the default: a GPU if there is one), cpu, cuda or cuda:N"
+    )
+    group.add_argument("--dtype", choices=("fp32",), default="fp32", help="number format (default: fp32)")
+    group.add_argument(
+        "--tf32",
+        choices=("on", "off"),
+        default="off",
+        help="let cuDNN and matrix products use TF32 (default: off)",
+    )
+    group.add_argument("--seed", type=int, default=DEFAULT_SEED, help=f"default: {DEFAULT_SEED}")
+    group.add_argument("--fuser", choices=FUSERS, default="te", help="TorchScript's fuser (default: te)")
+    group.add_argument(
+        "--executor", choices=EXECUTORS, default=None, help="TorchScript's executor, set over --fuser"
+    )
+    for knob in ("loop-level", "block-count", "block-size"):
+        group.add_argument(
+            *spellings(f"cuda-pointwise-{knob}"),
+            type=int,
+            default=None,
+            metavar="N",
+            help=f"TensorExpr's {knob.replace('-', ' ')} for pointwise CUDA kernels",
+        )
+
+
+def add_machine_flags(parser: argparse.ArgumentParser) -> None:
+    """Declare what every command that holds the machine has."""
+    group = parser.add_argument_group("the machine and the archive")
+    group.add_argument(
+        "--env",
+        choices=("ignore", "check", "apply"),
+        default="check",
+        help="the machine: look at it and pin the workers (check, the default), bring it into its stable state"
+        " and put it back (apply), or neither (ignore)",
+    )
+    group.add_argument("--strict", action="store_true", help="exit 3 when the machine is not stable")
+    group.add_argument("--cpus", metavar="LIST", help="CPUs of the workers, such as 2-5 (default: chosen)")
+    group.add_argument("--archive", type=Path, metavar="DIR", help="write a record below DIR (default: none)")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Build the bench command's parser; it answers --help without looking at the machine."""
+    made = argparse.ArgumentParser(
+        prog="python -m fastrnns.bench",
+        description="Time LSTM and ResNet implementations: forward and backward, in milliseconds.",
+        allow_abbrev=False,
+    )
+    models = made.add_argument_group("the models")
+    for group in ("rnns", "cnns"):
+        models.add_argument(
+            f"--{group}", nargs="*", metavar="NAME", help=f"default: {' '.join(runner.DEFAULT[group])}"
+        )
+    models.add_argument(
+        "--group",
+        nargs="*",
+        choices=("cnns", "rnns"),
+        help="which groups run (default: those whose models are named, and both when none is)",
+    )
+    models.add_argument(
+        *spellings("variable-lstms"), action="store_true", help=f"adds {' '.join(runner.VARIABLE)}"
+    )
+    models.add_argument("--list", action="store_true", help="print the models and what they are, and end")
+    sizes.add_problem_flags(made)
+    add_run_flags(made)
+    _add_measuring_flags(made)
+    add_machine_flags(made)
+    output = made.add_argument_group("the answer")
+    output.add_argument(
+        *spellings("print-json"),
+        nargs="?",
+        const="oss",
+        choices=("oss", "pep"),
+        help="print JSON alone on stdout, in upstream's shapes; the table goes to stderr",
+    )
+    output.add_argument(
+        "--sep", default=" ", help="column separator; other than a space makes a table for programs"
+    )
+    return made
+
+
+def _add_measuring_flags(made: argparse.ArgumentParser) -> None:
+    group = made.add_argument_group("how it is measured")
+    group.add_argument(
+        "--warmup", type=int, metavar="N", help="untimed iterations (default: until they are steady)"
+    )
+    group.add_argument(
+        "--nloops",
+        type=int,
+        metavar="N",
+        help=f"timed iterations a process (default: until precise, {planning.ITERATIONS_CAP} at most);"
+        " alone, it means one process",
+    )
+    group.add_argument(
+        "--processes",
+        type=int,
+        metavar="N",
+        help=f"fresh processes (default: {planning.PROCESSES}, up to {planning.MOST_PROCESSES} while imprecise)",
+    )
+    group.add_argument(
+        "--precision",
+        type=float,
+        default=planning.PRECISION * 100,
+        metavar="PERCENT",
+        help="stop when the 95%% interval of the median is this narrow, to either side (default: %(default)g)",
+    )
+    group.add_argument(
+        "--budget",
+        type=float,
+        default=planning.BUDGET_SECONDS,
+        metavar="SECONDS",
+        help="for one model, over all processes (default: %(default)g)",
+    )
+
+
+def bench_options(argv: Sequence[str], args: argparse.Namespace) -> BenchOptions:
+    """Check the whole command line; raise UsageError that says what is possible."""
+    problem = sizes.problem_from(args)
+    plan = plan_from(args)
+    chosen, named = chosen_models(args)
+    device = devices.resolve(args.device)
+    models, unsupported = _supported(chosen, named, problem, device.type, args.dtype)
+    if args.cpus is not None:
+        parse_request(args.cpus, os.sched_getaffinity(0))
+    check_archive(args.archive)
+    return BenchOptions(
+        argv=("python", "-m", "fastrnns.bench", *argv),
+        models=models,
+        unsupported=unsupported,
+        problem=problem,
+        device=device,
+        dtype=args.dtype,
+        tf32=args.tf32 == "on",
+        seed=seed_from(args),
+        fuser=args.fuser,
+        executor=args.executor,
+        cuda_pointwise=pointwise_from(args),
+        plan=plan,
+        env=args.env,
+        strict=args.strict,
+        cpus=args.cpus,
+        archive=args.archive,
+        print_json=args.print_json,
+        sep=args.sep,
+    )
+
+
+def plan_from(args: argparse.Namespace) -> planning.Plan:
+    """The plan that the flags ask for; refuses counts that measure nothing."""
+    for flag, least in (("nloops", 1), ("warmup", 0), ("processes", 1)):
+        value = getattr(args, flag)
+        if value is not None and not least <= value <= MOST:
+            raise UsageError(f"--{flag} is {value}; it must be from {least} to {MOST}")
+    if not 0 < args.precision <= 100:
+        raise UsageError(
+            f"--precision is {args.precision:g}; give a percentage above 0 and up to 100, such as 1"
+        )
+    if not 0 < args.budget <= 7 * 86400:
+        raise UsageError(f"--budget is {args.budget:g}; give seconds above 0 and up to a week, such as 45")
+    return planning.plan_for(
+        processes=args.processes,
+        warmup=args.warmup,
+        nloops=args.nloops,
+        precision=args.precision / 100,
+        budget_s=args.budget,
+    )
+
+
+def chosen_models(args: argparse.Namespace) -> tuple[list[str], set[str]]:
+    """The models to run, in order and once each, and which of them were asked for by name."""
+    named = {group: getattr(args, group) for group in ("rnns", "cnns")}
+    for group, names in named.items():
+        for name in names or ():
+            runner.lookup(name, group)
+    groups = args.group or [group for group in named if named[group]] or list(named)
+    chosen: list[str] = []
+    for group in named:
+        if group in groups:
+            chosen += named[group] or runner.DEFAULT[group]
+    if args.variable_lstms:
+        chosen += runner.VARIABLE
+    asked = {name for names in named.values() for name in names or ()}
+    return list(dict.fromkeys(chosen)), asked
+
+
+def _supported(
+    chosen: Sequence[str], named: set[str], problem: Problem, device_type: str, dtype: str
+) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """Split the models into those that can run this problem and those of the defaults that cannot.
+
+    A model asked for by name that cannot run is refused; a default one is reported as unsupported.
+    """
+    able: list[str] = []
+    unable: list[tuple[str, str]] = []
+    for name in chosen:
+        try:
+            runner.check_supported(runner.lookup(name), problem, device_type, dtype)
+        except UsageError as error:
+            if name in named:
+                raise
+            unable.append((name, str(error)))
+        else:
+            able.append(name)
+    if not able:
+        raise UsageError(unable[0][1])
+    return tuple(able), tuple(unable)
+
+
+def seed_from(args: argparse.Namespace) -> int:
+    """The seed; 0 is one like any other."""
+    seed: int = args.seed
+    if not 0 <= seed < 2**63:
+        raise UsageError(f"--seed is {seed}; it must be from 0 to 2**63 - 1")
+    return seed
+
+
+def pointwise_from(args: argparse.Namespace) -> dict[str, int | None]:
+    """TensorExpr's knobs, as `fastrnns.fuser.CudaPointwise` names them."""
+    knobs = {
+        knob: getattr(args, f"cuda_pointwise_{knob}") for knob in ("loop_level", "block_count", "block_size")
+    }
+    for knob, value in knobs.items():
+        if value is not None and value < 1:
+            raise UsageError(f"--cuda-pointwise-{knob.replace('_', '-')} is {value}; it must be at least 1")
+    return knobs
+
+
+def check_archive(archive: Path | None) -> None:
+    """Refuse an archive that could not be written to at the end."""
+    if archive is not None:
+        from fastrnns.archive.store import Archive
+
+        Archive(archive).preflight()

@@ -1,0 +1,291 @@
+"""One bench run, in order: hold the machine, measure, put it back, say what was found."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from env.hold import Held, hold
+from fastrnns import runner
+from fastrnns.errors import MachineError
+from fastrnns.interrupts import Interrupts, interruptible
+from fastrnns.measure.conduct import Conductor, Outcome
+from fastrnns.measure.process import Child
+from fastrnns.options import BenchOptions
+
+WORKER = "fastrnns.measure.worker"
+SAME_WORK = "same forward and backward work"  # what the registry says of models that need no caution
+FAILED, UNSTABLE, INTERRUPTED = 1, 3, 130
+FACTS_SECONDS = 30.0  # longest wait for the fingerprint before the first iteration
+
+
+@dataclass
+class Run:
+    """What one run found; `record` is what the archive gets."""
+
+    record: dict[str, Any]
+    exit_code: int = 0
+    path: Path | None = None
+
+
+@dataclass
+class Watched:
+    """What the watch of each process saw."""
+
+    facts: list[dict[str, Any]] = field(default_factory=list)
+    disturbances: list[dict[str, Any]] = field(default_factory=list)
+    current: Any = None
+
+    def begin(self, held: Held, pid: int) -> None:
+        """Watch one process from now on."""
+        self.end()
+        watch = getattr(held, "watch", None)
+        self.current = watch(pid) if callable(watch) else None
+        if self.current is not None:
+            self.current.start()
+
+    def end(self) -> None:
+        """Stop watching, and keep what was seen."""
+        if self.current is None:
+            return
+        self.current.stop()
+        self.facts.append(self.current.facts())
+        self.disturbances += self.current.disturbances()
+        self.current = None
+
+
+class Background:
+    """The parent's own slow work, done while the first worker imports torch."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._answer: Any = None
+        self._work = work
+        self._thread = threading.Thread(target=self._run, name="facts", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        with contextlib.suppress(Exception):  # each probe reports its own failure; a missing answer is None
+            self._answer = self._work()
+
+    def wait(self, seconds: float | None = None) -> Any:
+        """Return the answer, or None where there is none in time."""
+        self._thread.join(seconds)
+        return self._answer
+
+
+def run(options: BenchOptions, say: Callable[[str], None]) -> Run:
+    """Do what the options ask for. What was measured is kept whatever happens after it."""
+    from fastrnns.archive import record as records
+
+    started = time.monotonic()
+    record = records.new("bench", options.argv, options.problem.as_dict(), options.recorded())
+    watched = Watched()
+    with interruptible() as interrupts:
+        gpu = options.device.index
+        with hold(options.env, cpus=options.cpus, strict=options.strict, gpu=gpu) as held:
+            refuse_unstable(options, held)
+            background = Background(lambda: slow_work(options, held.before))
+            outcome = measure(options, held, watched, background, interrupts)
+        facts = background.wait(FACTS_SECONDS)
+        fill(record, options, outcome, held, watched)
+        exit_code = code_of(record, options, held, interrupts)
+        record["exit_code"] = exit_code
+        record["verdict"] = records.verdict(
+            record["environment"], record["results"], record["options"], kind="bench", exit_code=exit_code
+        )
+        if options.archive is not None and facts is not None:
+            from env import fingerprint
+
+            record["fingerprint"] = fingerprint.complete(facts, outcome.hellos[0] if outcome.hellos else None)
+        record["duration_s"] = round(time.monotonic() - started, 3)
+        done = Run(record, exit_code)
+        if options.archive is not None:
+            from fastrnns.archive.store import Archive
+
+            done.path = Archive(options.archive).write(record)
+    return done
+
+
+def refuse_unstable(options: BenchOptions, held: Held) -> None:
+    """Under --strict, end before measuring on a machine that is not stable."""
+    if not options.strict:
+        return
+    wrong = [step for step in held.before if step["status"] != "stable"]
+    if wrong or not held.before:
+        named = ", ".join(f"{step['name']} {step['status']}" for step in wrong[:4]) or "it was not checked"
+        raise MachineError(
+            f"--strict: the machine is not stable ({named}); `python -m env check` says what to do"
+        )
+
+
+def slow_work(options: BenchOptions, steps: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Collect the fingerprint, and import what the end of the run needs."""
+    facts: dict[str, Any] | None = None
+    if options.archive is not None:
+        from env import fingerprint
+
+        facts = fingerprint.collect(steps=steps)
+        from fastrnns.archive import record as records
+
+        with contextlib.suppress(Exception):
+            records.validate({"schema": records.SCHEMA})  # builds the validator; the refusal is expected
+    import scipy.special  # noqa: F401
+
+    return facts
+
+
+def measure(
+    options: BenchOptions, held: Held, watched: Watched, background: Background, interrupts: Interrupts
+) -> Outcome:
+    """Run the processes inside the held machine, with progress on stderr."""
+    from fastrnns.present.progress import progress_on
+
+    torchscript = {name for name in options.models if runner.lookup(name).legacy}
+    shown = progress_on(sys.stderr, len(options.models), options.plan.processes)
+
+    def spawn() -> Child:
+        child = Child(WORKER, cpus=held.cpus or None)
+        try:
+            held.adopt(child.pid)
+        except BaseException:
+            child.stop()
+            raise
+        return child
+
+    def hello(child: Child, _event: dict[str, Any]) -> None:
+        background.wait(FACTS_SECONDS)  # nothing of ours runs beside the iterations
+        if options.env != "ignore":
+            place = held.verify(child.pid)
+            held.shield["verified"] = bool(place["ok"]) and held.shield.get("verified") is not False
+        watched.begin(held, child.pid)
+
+    conductor = Conductor(
+        plan=options.plan,
+        names=options.models,
+        torchscript=torchscript,
+        job={
+            "problem": options.problem.as_dict(),
+            "device": str(options.device),
+            "dtype": options.dtype,
+            "seed": options.seed,
+            "tf32": options.tf32,
+            "fuser": options.fuser,
+            "executor": options.executor,
+            "cuda_pointwise": options.cuda_pointwise,
+        },
+        spawn=spawn,
+        on_hello=hello,  # type: ignore[arg-type]  # it is given what spawn made
+        on_process_end=watched.end,
+        on_event=shown.event,
+        on_tick=shown.tick,
+        interrupted=lambda: interrupts.requested,
+    )
+    try:
+        return conductor.run()
+    finally:
+        shown.close()
+
+
+def fill(
+    record: dict[str, Any], options: BenchOptions, outcome: Outcome, held: Held, watched: Watched
+) -> None:
+    """Put what was found into the record."""
+    from fastrnns.measure.result import result_of, unsupported
+
+    for name, measured in outcome.models.items():
+        model = runner.lookup(name)
+        record["results"].append(
+            result_of(
+                measured,
+                group=model.group,
+                family=model.family,
+                dtype=options.dtype,
+                plan=options.plan,
+                torchscript=model.legacy,
+                has_backward=model.has_backward,
+                comparable_note=caution(model),
+                disturbances=watched.disturbances,
+                interrupted=outcome.interrupted,
+            )
+        )
+    for name, reason in options.unsupported:
+        model = runner.lookup(name)
+        record["results"].append(
+            unsupported(name, reason, group=model.group, family=model.family, dtype=options.dtype)
+        )
+    hello = outcome.hellos[0] if outcome.hellos else {}
+    record["options"] |= {
+        "processes_run": len(outcome.hellos),
+        "threads": hello.get("threads"),
+        "interop_threads": hello.get("interop_threads"),
+        "affinity": hello.get("affinity"),
+        "products": hello.get("precision"),
+        "deterministic": hello.get("deterministic"),
+        "cudnn_benchmark": hello.get("cudnn_benchmark"),
+        "torch": (hello.get("torch") or {}).get("version"),
+        "cold_start_s": [
+            {"import_torch": each["import_s"], "ready": each["ready_s"]} for each in outcome.hellos
+        ],
+        "interrupted": outcome.interrupted,
+    }
+    reasons = list(held.reasons)
+    if hello and options.env != "ignore" and hello["threads"] > len(hello["affinity"]):
+        reasons.append(f"{hello['threads']} threads computed on {len(hello['affinity'])} CPUs")
+    record["environment"] = {
+        "mode": options.env,
+        "before": held.before,
+        "after": held.after,
+        "shield": held.shield or None,
+        "watch": {"processes": watched.facts} if watched.facts else None,
+        "drift": held.drift,
+        "disturbances": watched.disturbances,
+        "reasons": reasons,
+    }
+
+
+def caution(model: runner.Model) -> str:
+    """What to keep in mind when this model's time is set beside another's; empty where it does the same work."""
+    note = model.comparable_note
+    return "" if note == SAME_WORK or "yardstick" in note else note
+
+
+def code_of(record: dict[str, Any], options: BenchOptions, held: Held, interrupts: Interrupts) -> int:
+    """The exit code that the run earned."""
+    if record["options"]["interrupted"] or interrupts.requested:
+        return INTERRUPTED
+    chosen = [result for result in record["results"] if result["model"] in options.models]
+    if any(result["status"] != "ok" for result in chosen):
+        return FAILED
+    return UNSTABLE if options.strict and held.drift else 0
+
+
+def exported(record: dict[str, Any], form: str) -> Iterator[str]:
+    """The lines of upstream's JSON, in milliseconds; a model that failed is null, not absent."""
+    import json
+
+    groups: dict[str, dict[str, Any]] = {}
+    for result in record["results"]:
+        for phase, suffix in (("forward", ""), ("backward", "-backward")):
+            if runner.lookup(result["model"]).has_backward or phase == "forward":
+                groups.setdefault(f"{result['family']}{suffix}", {})[result["model"]] = (
+                    result[phase] if result["status"] == "ok" else None
+                )
+    if form == "oss":
+        means = {
+            group: {model: None if phase is None else phase["mean"] for model, phase in models.items()}
+            for group, models in groups.items()
+        }
+        yield json.dumps(means, allow_nan=False)
+        return
+    for group, models in groups.items():
+        for model, phase in models.items():
+            for series in [] if phase is None else phase["samples"]:
+                for value in series:
+                    line = {"type": "NET", "metric": f"{group}-{model}", "unit": "ms", "value": str(value)}
+                    yield f"Caffe2Observer {json.dumps(line)}"
