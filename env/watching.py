@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from env import cpus, samplers
+from env import cpus, samplers, topology
 from env.journal import Journal
 from env.sysfs import CPU, Files
 from env.watch import Watch
@@ -26,7 +26,7 @@ def settings(files: Files, bench: Iterable[int], journal: Journal | None = None)
     for path in GLOBAL_SETTINGS:
         if files.exists(path):
             found[path.rpartition("/")[2]] = Path(files.path(path))
-    covered = cpus.whole_cores(files, bench)
+    covered = topology.sibling_closure(topology.read(files), bench)
     for policy in cpus.policies(files, covered):
         label = policy.path.removeprefix(f"{CPU}/").removeprefix("cpufreq/").removesuffix("/cpufreq")
         for name in ("scaling_governor", "boost"):
