@@ -60,7 +60,7 @@ def how_it_ended(returncode: int | None, stderr_tail: str) -> str:
 def child_environment(
     cpus: Iterable[int] | None, extra: Mapping[str, str] | None = None, base: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Build a child's variables: this project importable, thread counts that fit unless the user chose them."""
+    """Build a child's variables: this project importable, threads that fit unless the user chose them."""
     environment = dict(os.environ if base is None else base)
     if cpus is not None:
         for name in THREAD_VARIABLES:
@@ -95,7 +95,7 @@ class Child:
         self._tail_bytes = 0
         self._ended = False
         if self.cpus is not None:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(OSError):  # gone already, or CPUs that only the shield may give it
                 os.sched_setaffinity(self.pid, self.cpus)
         self._readers = [
             threading.Thread(target=self._read_events, args=(self._process.stdout,), daemon=True),
