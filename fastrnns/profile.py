@@ -6,10 +6,7 @@ import argparse
 import json
 import sys
 import tempfile
-import threading
-import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,70 +24,22 @@ INTERRUPTED = 130
 
 def profile(plan: Plan, args: argparse.Namespace, argv: Sequence[str]) -> int:
     """Run a plan on the machine as it is held, print what was found, keep it."""
-    from env import fingerprint, hold
-    from env.privilege import Privilege
-    from env.sysfs import Files
     from fastrnns.archive.store import Archive
-    from fastrnns.profiling import ceilings, keeping, sampling, session
+    from fastrnns.interrupts import interruptible
+    from fastrnns.profiling import keeping
 
     archive = Archive(args.archive) if args.archive else None
     base = Archive(args.archive or "results").load(args.against) if args.against else None
     if archive is not None:
         archive.preflight()
-    started = time.monotonic()
-    facts: dict[str, Any] = {}
-    done: list[session.Found] = []
-    known: dict[str, Any] | None = None
-    notes: list[str] = []
-    exit_code = 0
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fastrnns-profile-")))
-        gpu = int(plan.device.partition(":")[2] or 0) if plan.device_type == "cuda" else None
-        try:
-            with (
-                hold.hold(args.env, cpus=args.cpus, strict=args.strict, gpu=gpu) as held,
-                ExitStack() as raised,
-            ):
-                if args.env == "apply":
-                    files = Files("/")
-                    note = raised.enter_context(sampling.raised(files, Privilege(files)))
-                    notes += [note] if note else []
-                collecting = threading.Thread(
-                    target=lambda: facts.update(fingerprint.collect(steps=held.before))
-                )
-                collecting.start()
-                cpus = held.cpus or None
-                session.run(plan, folder, adopt=held.adopt, cpus=cpus, say=_say, finished=done)
-                collecting.join()
-                known = keeping.ceilings_for(
-                    plan,
-                    wanted=args.roofline,
-                    archive=archive,
-                    complete=lambda software: fingerprint.complete(facts, software),
-                    measure=lambda: ceilings.measure(
-                        plan.device, threads=plan.threads, adopt=held.adopt, cpus=cpus
-                    ),
-                    threads=plan.threads or (len(cpus) if cpus else None),
-                    say=_say,
-                )
-        except KeyboardInterrupt:
-            exit_code = INTERRUPTED
-            _say("interrupted: what was profiled by then is kept")
-        exit_code = exit_code or int(any(one.status != "ok" for one in done))
-        software = next((one.hello for one in done if one.hello), None)
-        found = keeping.build(
-            plan,
-            ["fastrnns.profile", *argv],
-            done,
-            started=started,
-            fingerprint=fingerprint.complete(facts or fingerprint.collect(steps=held.before), software),
-            known=known,
-            surroundings=keeping.environment(held, args.env, notes),
-            exit_code=exit_code,
-        )
+    with tempfile.TemporaryDirectory(prefix="fastrnns-profile-") as folder, interruptible() as interrupts:
+        run = keeping.Run(plan, args.env, Path(folder), archive, _say, lambda: interrupts.requested)
+        run.hold(cpus=args.cpus, strict=args.strict, roofline=args.roofline)
+        exit_code = INTERRUPTED if interrupts.requested else run.exit_code
+        found = run.record(["fastrnns.profile", *argv], exit_code)
         if archive is not None:
-            _say(f"record: {keeping.write(archive, found, done, folder)}")
-        show(found, done, base, args)
+            _say(f"record: {keeping.write(archive, found, run.done, run.folder)}")
+        show(found, run.done, base, args)
     return exit_code
 
 

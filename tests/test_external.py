@@ -47,7 +47,7 @@ def plan(tool, path, **options):
 
 
 def profiled(tool, path, tmp_path):
-    return session.profile_model(plan(tool, path), "cudnn", tmp_path, None, None)
+    return session.profile_model(plan(tool, path), "cudnn", session.Place(tmp_path))
 
 
 OUTPUT = "out = next(a.split('=', 1)[1] for a in sys.argv if a.startswith(('--output=', '--export=')))\n"
@@ -132,6 +132,11 @@ def test_case_E7_a_report_in_a_folder_of_any_name_is_read_back(stub, tmp_path):
 def test_a_tool_that_never_ends_is_ended(stub):
     with pytest.raises(external.ToolFailed, match=r"did not end within 0.2 s"):
         external.run([stub("ncu", "import time; time.sleep(60)")], timeout_s=0.2)
+
+
+def test_a_tool_is_ended_when_somebody_interrupts(stub):
+    with pytest.raises(external.ToolFailed, match="interrupted before ncu was done"):
+        external.run([stub("ncu", "import time; time.sleep(60)")], interrupted=lambda: True)
 
 
 def test_a_tool_waits_until_it_has_been_put_on_its_cpus(stub, tmp_path):

@@ -107,8 +107,8 @@ def test_verbose_prints_the_graph_and_what_was_fused():
         (["--against", "latest", "--archive", "nowhere"], 2, "latest"),
     ],
 )
-def test_what_cannot_run_is_refused_in_one_sentence(arguments, code, said, capsys, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
+def test_what_cannot_run_is_refused_in_one_sentence(arguments, code, said, capsys, tmp_path):
+    arguments = [str(tmp_path) if word == "nowhere" else word for word in arguments]
     assert profile.main(["--device", "cpu", "--env", "ignore", *arguments]) == code
     captured = capsys.readouterr()
     assert said in captured.err

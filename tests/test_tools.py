@@ -25,7 +25,7 @@ def test_on_a_cpu_only_torch_works():
 
 
 def test_case_D3_nvprof_is_unsupported_on_the_gpus_that_it_does_not_support():
-    with pytest.raises(MachineError, match="nvprof is unsupported on compute capability 8.0 and newer"):
+    with pytest.raises(MachineError, match=r"nvprof is unsupported on compute capability 8\.0 and newer"):
         choose("nvprof", H200)
     assert refusal("nvprof", Facts("cuda", (7, 5), ALL)) is None
     assert choose("nvprof", Facts("cuda", (7, 0), ALL)).path == "/x/nvprof"

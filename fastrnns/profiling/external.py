@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from fastrnns.errors import HarnessError
 from fastrnns.measure.process import child_environment
 
 TIMEOUT_S = 600.0
+POLL_S = 0.25  # how long a wait may hide a Ctrl-C
 # Waits until it has been put on its CPUs, then becomes the tool: what the tool starts inherits them.
 GATE = "import os, sys; sys.stdin.readline(); os.execvp(sys.argv[1], sys.argv[1:])"
 
@@ -45,6 +47,7 @@ def run(
     cpus: Sequence[int] | None = None,
     environ: Mapping[str, str] | None = None,
     timeout_s: float = TIMEOUT_S,
+    interrupted: Callable[[], bool] = lambda: False,
 ) -> Completed:
     """Run a program to its end; its process group is killed when it takes too long or we are interrupted."""
     process = subprocess.Popen(
@@ -58,11 +61,7 @@ def run(
     try:
         if adopt is not None:
             adopt(process.pid)
-        output, _ = process.communicate(b"\n", timeout=timeout_s)
-    except subprocess.TimeoutExpired:
-        raise ToolFailed(
-            f"{Path(argv[0]).name} did not end within {timeout_s:g} s; profile fewer iterations with --nloops"
-        ) from None
+        output = _output(process, Path(argv[0]).name, timeout_s, interrupted)
     finally:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)  # also what the tool left behind
@@ -73,6 +72,24 @@ def run(
                 with contextlib.suppress(OSError):
                     stream.close()
     return Completed(process.returncode, output.decode("utf-8", "replace"))
+
+
+def _output(
+    process: subprocess.Popen[bytes], name: str, timeout_s: float, interrupted: Callable[[], bool]
+) -> bytes:
+    deadline = time.monotonic() + timeout_s
+    go: bytes | None = b"\n"
+    while True:
+        try:
+            return process.communicate(go, timeout=min(POLL_S, timeout_s))[0]
+        except subprocess.TimeoutExpired:
+            go = None
+        if interrupted():
+            raise ToolFailed(f"interrupted before {name} was done")
+        if time.monotonic() > deadline:
+            raise ToolFailed(
+                f"{name} did not end within {timeout_s:g} s; profile fewer iterations with --nloops"
+            )
 
 
 def report(path: Path, tool: str, done: Completed) -> Path:

@@ -2,60 +2,129 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from env import fingerprint
+from env.hold import Held, Mode, hold
+from env.privilege import Privilege
+from env.sysfs import Files
 from fastrnns.archive import record as records
 from fastrnns.archive.store import Archive
-from fastrnns.profiling import ceilings, files, session
+from fastrnns.errors import HarnessError, MachineError
+from fastrnns.profiling import ceilings, sampling, session
+from fastrnns.profiling import files as beside
 from fastrnns.profiling.plan import Plan
 from fastrnns.profiling.session import Found
 
-
-def environment(held: Any, mode: str, notes: Sequence[str] = ()) -> dict[str, Any]:
-    """What a record says of the machine while it was held."""
-    return {
-        "mode": mode,
-        "before": list(held.before),
-        "after": list(held.after),
-        "shield": dict(held.shield) or None,
-        "watch": None,
-        "drift": list(held.drift),
-        "reasons": [*held.reasons, *notes],
-    }
+FACTS_SECONDS = 30.0  # longest wait for the fingerprint
 
 
-def build(
-    plan: Plan,
-    argv: Sequence[str],
-    done: Sequence[Found],
-    *,
-    started: float,
-    fingerprint: Mapping[str, Any],
-    known: dict[str, Any] | None,
-    surroundings: dict[str, Any],
-    exit_code: int,
-) -> dict[str, Any]:
-    """The record of a profile."""
-    found = records.new("profile", argv, plan.problem.as_dict(), plan.options())
-    results = [session.result(plan, one, known) for one in done]
-    found |= {
-        "duration_s": round(time.monotonic() - started, 3),
-        "results": results,
-        "fingerprint": dict(fingerprint),
-        "environment": surroundings,
-        "exit_code": exit_code,
-        "ceilings": known,
-        "details": {
-            "tool": {"name": plan.choice.tool, "why": plan.choice.why, "refused": plan.choice.refused}
-        },
-        "verdict": records.verdict(
-            surroundings, results, plan.options(), kind="profile", exit_code=exit_code
-        ),
-    }
-    return found
+@dataclass
+class Run:
+    """One profile from the held machine to the record."""
+
+    plan: Plan
+    mode: Mode
+    folder: Path
+    archive: Archive | None
+    say: Callable[[str], None]
+    interrupted: Callable[[], bool]
+    done: list[Found] = field(default_factory=list)
+    known: dict[str, Any] | None = None  # the ceilings
+    facts: dict[str, Any] = field(default_factory=dict)  # of the fingerprint
+    surroundings: dict[str, Any] = field(default_factory=dict)
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def exit_code(self) -> int:
+        """1 where a model was not profiled."""
+        return int(not self.done or any(one.status != "ok" for one in self.done))
+
+    def hold(self, *, cpus: str | None, strict: bool, roofline: bool | None) -> None:
+        """Profile on the held machine; afterwards it is as it was, and what was seen of it is here."""
+        gpu = int(self.plan.device.partition(":")[2] or 0) if self.plan.device_type == "cuda" else None
+        notes: list[str] = []
+        with hold(self.mode, cpus=cpus, strict=strict, gpu=gpu) as held:
+            refuse_unstable(held, strict=strict)
+            with ExitStack() as stack:
+                if self.mode == "apply":
+                    files = Files("/")
+                    note = stack.enter_context(sampling.raised(files, Privilege(files)))
+                    notes += [note] if note else []
+                collecting = threading.Thread(
+                    target=lambda: self.facts.update(fingerprint.collect(steps=held.before)), daemon=True
+                )
+                collecting.start()
+                place = session.Place(self.folder, held.adopt, held.cpus or None, self.interrupted)
+                session.run(self.plan, place, say=self.say, finished=self.done)
+                collecting.join(FACTS_SECONDS)
+                if not self.interrupted():
+                    self._ceilings(place, roofline)
+        self.surroundings = {
+            "mode": self.mode,
+            "before": held.before,
+            "after": held.after,
+            "shield": held.shield or None,
+            "watch": None,
+            "drift": held.drift,
+            "reasons": [*held.reasons, *notes],
+        }
+
+    def record(self, argv: Sequence[str], exit_code: int) -> dict[str, Any]:
+        """The record of what was found."""
+        found = records.new("profile", argv, self.plan.problem.as_dict(), self.plan.options())
+        results = [session.result(self.plan, one, self.known) for one in self.done]
+        hello = next((one.hello for one in self.done if one.hello), {})
+        found["options"] |= {
+            key: hello.get(key) for key in ("threads", "affinity", "precision") if hello.get(key) is not None
+        }
+        choice = self.plan.choice
+        return found | {
+            "duration_s": round(time.monotonic() - self.started, 3),
+            "results": results,
+            "fingerprint": self._fingerprint(hello or None),
+            "environment": self.surroundings,
+            "exit_code": exit_code,
+            "ceilings": self.known,
+            "details": {"tool": {"name": choice.tool, "why": choice.why, "refused": choice.refused}},
+            "verdict": records.verdict(
+                self.surroundings, results, self.plan.options(), kind="profile", exit_code=exit_code
+            ),
+        }
+
+    def _fingerprint(self, software: dict[str, Any] | None) -> dict[str, Any]:
+        return fingerprint.complete(self.facts or fingerprint.collect(steps=[]), software)
+
+    def _ceilings(self, place: session.Place, wanted: bool | None) -> None:
+        plan = self.plan
+        try:
+            self.known = ceilings_for(
+                plan,
+                wanted=wanted,
+                archive=self.archive,
+                complete=self._fingerprint,
+                measure=lambda: ceilings.measure(
+                    plan.device, threads=plan.threads, adopt=place.adopt, cpus=place.cpus
+                ),
+                threads=plan.threads or (len(place.cpus) if place.cpus else None),
+                say=self.say,
+            )
+        except HarnessError as error:  # a profile without a roofline is a profile
+            self.say(f"no ceilings: {error}")
+
+
+def refuse_unstable(held: Held, *, strict: bool) -> None:
+    """Under --strict, end before anything runs on a machine that is not stable."""
+    wrong = [step for step in held.before if step["status"] != "stable"]
+    if strict and (wrong or not held.before):
+        named = ", ".join(f"{step['name']} {step['status']}" for step in wrong[:4]) or "it was not checked"
+        raise MachineError(f"--strict: the machine is not stable ({named}); see python -m env check")
 
 
 def write(store: Archive, found: dict[str, Any], done: Sequence[Found], folder: Path) -> Path:
@@ -66,9 +135,9 @@ def write(store: Archive, found: dict[str, Any], done: Sequence[Found], folder: 
         path
         for one, result in zip(done, found["results"], strict=True)
         if one.phases
-        for path in files.prepare(one, ready, {**result, "profile": {**result["profile"], **one.phases}})
+        for path in beside.prepare(one, ready, {**result, "profile": {**result["profile"], **one.phases}})
     ]
-    return files.archive(store, found, paths)
+    return beside.archive(store, found, paths)
 
 
 def ceilings_for(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fastrnns.errors import HarnessError
 from fastrnns.measure import stats
 from fastrnns.measure.process import Child, ChildDied, ChildSilent
 from fastrnns.profiling import events as reports
@@ -18,8 +19,24 @@ from fastrnns.profiling.plan import SILENCE_S, Plan, steps_of
 from fastrnns.runner import lookup
 
 WORKER = "fastrnns.profiling.worker"
+POLL_S = 0.25  # how long a wait for events may hide a Ctrl-C
+INTERRUPTED = "interrupted before it was done"
 Adopt = Callable[[int], None]
 Say = Callable[[str], None]
+
+
+class Interrupted(HarnessError):  # noqa: N818 - it names what happened, as ChildDied does
+    """Somebody asked this process to end while a model was being profiled."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where what is profiled runs, and whether it is still wanted."""
+
+    folder: Path  # for reports
+    adopt: Adopt | None = None  # puts a waiting process onto the bench CPUs
+    cpus: tuple[int, ...] | None = None
+    interrupted: Callable[[], bool] = lambda: False
 
 
 @dataclass
@@ -48,52 +65,44 @@ class Found:
             self.status, self.error = status, error
 
 
-def run(
-    plan: Plan,
-    folder: Path,
-    *,
-    adopt: Adopt | None = None,
-    cpus: tuple[int, ...] | None = None,
-    say: Say = print,
-    finished: list[Found] | None = None,
-) -> list[Found]:
+def run(plan: Plan, place: Place, *, say: Say = print, finished: list[Found] | None = None) -> list[Found]:
     """Profile every model; `finished` grows as each ends, so that an interruption loses none of them."""
     done: list[Found] = [] if finished is None else finished
     for number, name in enumerate(plan.models):
         if number:
             time.sleep(plan.sleep_s)
+        if place.interrupted():
+            break
         say(f"{name}: profiling with {plan.choice.tool}, {plan.nloops} iterations after {plan.warmup}")
-        done.append(profile_model(plan, name, folder, adopt, cpus))
+        done.append(profile_model(plan, name, place))
         if done[-1].error:
             say(f"{name}: {done[-1].status}: {done[-1].error}")
     return done
 
 
-def profile_model(
-    plan: Plan, name: str, folder: Path, adopt: Adopt | None, cpus: tuple[int, ...] | None
-) -> Found:
+def profile_model(plan: Plan, name: str, place: Place) -> Found:
     """One model; what goes wrong is in the result."""
     found = Found(name)
     try:
-        if plan.choice.tool == "torch":
-            _torch(plan, found, folder, adopt, cpus)
-        else:
-            _external(plan, found, folder, adopt, cpus)
-    except (reports.ReportError, external.ToolFailed, ChildDied, ChildSilent) as error:
+        (_torch if plan.choice.tool == "torch" else _external)(plan, found, place)
+    except (
+        reports.ReportError, external.ToolFailed, ChildDied, ChildSilent, Interrupted, OSError
+    ) as error:  # fmt: skip
         found.fail("failed", str(error))
     return found
 
 
-def _torch(plan: Plan, found: Found, folder: Path, adopt: Adopt | None, cpus: tuple[int, ...] | None) -> None:
+def _torch(plan: Plan, found: Found, place: Place) -> None:
     said: dict[str, dict[str, Any]] = {}
-    with Child(WORKER, cpus=cpus) as child:
-        if adopt is not None:
-            adopt(child.pid)
-        child.send(plan.job(found.model, str(folder)))
-        for event in child.events(SILENCE_S):
+    with Child(WORKER, cpus=place.cpus) as child:
+        if place.adopt is not None:
+            place.adopt(child.pid)
+        child.send(plan.job(found.model, str(place.folder)))
+        for event in _events(child, place.interrupted):
             said[event["event"]] = event
             if event["event"] == "model_failed":
                 found.fail(event["status"], event["error"])
+    folder = place.folder
     found.hello = said.get("hello", {})
     found.backend = said.get("ready", {}).get("backend")
     found.lengths = said.get("ready", {}).get("lengths")
@@ -125,28 +134,49 @@ def _torch(plan: Plan, found: Found, folder: Path, adopt: Adopt | None, cpus: tu
         found.files.append(found.graph)
 
 
-def _external(
-    plan: Plan, found: Found, folder: Path, adopt: Adopt | None, cpus: tuple[int, ...] | None
-) -> None:
+def _events(child: Child, interrupted: Callable[[], bool]) -> Iterator[dict[str, Any]]:
+    """A worker's events until it ends; bounded silence, and an interruption is heard meanwhile."""
+    heard = time.monotonic()
+    while True:
+        try:
+            event = child.receive(POLL_S)
+        except EOFError:
+            return
+        if event is not None:
+            heard = time.monotonic()
+            yield event
+        elif interrupted():
+            raise Interrupted(INTERRUPTED)
+        elif time.monotonic() - heard > SILENCE_S:
+            raise ChildSilent(f"the worker process said nothing for {SILENCE_S:g} s")
+
+
+def _external(plan: Plan, found: Found, place: Place) -> None:
     program = [sys.executable, *plan.internal_run(found.model)]
     tool, path = plan.choice.tool, str(plan.choice.path)
 
     def run_tool(argv: Sequence[str]) -> external.Completed:
-        return external.run(argv, adopt=adopt, cpus=cpus, timeout_s=plan.timeout_s)
+        return external.run(
+            argv,
+            adopt=place.adopt,
+            cpus=place.cpus,
+            timeout_s=plan.timeout_s,
+            interrupted=place.interrupted,
+        )
 
     if tool == "nsys":
-        rows, found.files = nsys.profile(path, program, folder, name=found.model, run=run_tool)
+        rows, found.files = nsys.profile(path, program, place.folder, name=found.model, run=run_tool)
         steps = steps_of(lookup(found.model), plan.problem, None)
         found.phases = summary.summarise(rows, steps=steps)
         if not found.phases:
             raise reports.ReportError("nsys's report names neither forward nor backward; profile again")
     elif tool == "ncu":
         found.phases, found.files = ncu.profile(
-            path, program, folder, name=found.model, run=run_tool, launches=plan.launches
+            path, program, place.folder, name=found.model, run=run_tool, launches=plan.launches
         )
     else:
         found.phases, found.files = nvprof.profile(
-            path, program, folder, name=found.model, run=run_tool, iterations=plan.nloops
+            path, program, place.folder, name=found.model, run=run_tool, iterations=plan.nloops
         )
 
 
