@@ -16,8 +16,8 @@ from env.shields.systemd import Systemd
 from env.step import Change, Host, State
 from env.topology import Choice
 
-# In the order of preference: what the kernel guarantees before what a manager arranges before what is only asked.
-BACKENDS: tuple[type[Cset] | type[Cgroup2] | type[Systemd] | type[Affinity], ...] = (
+# By preference: what the kernel guarantees, what a manager arranges, what is only asked.
+BACKENDS: tuple[type[Cset | Cgroup2 | Systemd | Affinity], ...] = (
     Cset,
     Cgroup2,
     Systemd,
@@ -32,7 +32,7 @@ def choose(host: Host) -> Choice:
     standing = _standing(backend(host) for backend in BACKENDS)
     if standing is not None and standing[1].cpus:
         present = standing[1]
-        # The shell that calls us lives outside the shield by now, so its own affinity no longer says what is allowed.
+        # The shell that calls us lives outside that shield, so its affinity no longer says what is allowed.
         whole = topology.with_allowed(host.topology, host.topology.online)
         if wanted is not None and topology.choose(whole, wanted).cpus != present.cpus:
             raise UsageError(
@@ -98,11 +98,15 @@ class ShieldStep:
         """What the kernel says of our shield; without one, whether one could be built."""
         choice = self.host.choice
         backend = self.backend()
-        wanted = f"CPU {choice.text} shielded ({backend.name})" if backend.shields else f"CPU {choice.text} pinned"
+        wanted = (
+            f"CPU {choice.text} shielded ({backend.name})" if backend.shields else f"CPU {choice.text} pinned"
+        )
         present = backend.present()
         source = present.detail if present else backend.name
         if present is not None and not present.problems and present.cpus == choice.cpus:
-            return State(self.name, "stable", f"CPU {present.text} shielded ({backend.name})", wanted, source=source)
+            return State(
+                self.name, "stable", f"CPU {present.text} shielded ({backend.name})", wanted, source=source
+            )
         current = "no shield" if present is None else f"CPU {present.text or 'none'}, {present.detail}"
         reason = self.refusal or choice.refusal or self._why_not(backend)
         if reason is not None:
@@ -126,7 +130,7 @@ class ShieldStep:
         if why is not None:
             return f"{backend.name}: {why}"
         if not self.host.privilege.available():
-            return f"a shield needs root; an administrator runs `python -m env apply --cpus {self.host.choice.text}`"
+            return f"needs root; an administrator runs `python -m env apply --cpus {self.host.choice.text}`"
         return None
 
     def changes(self) -> list[Change]:
@@ -140,9 +144,8 @@ class ShieldStep:
             return []
         choice, backend = self.host.choice, self.backend()
         kind = f", a {self.host.wanted.partition} partition" if backend.name == Cgroup2.name else ""
-        return [
-            f"shield CPU {choice.text} by {backend.name}{kind}; the system keeps CPU {format_list(choice.housekeeping)}"
-        ]
+        rest = format_list(choice.housekeeping)
+        return [f"shield CPU {choice.text} by {backend.name}{kind}; the system keeps CPU {rest}"]
 
     def apply(self) -> None:
         """Build the shield unless it stands; what was half built is taken down again at once."""

@@ -6,11 +6,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-# Below one sample in twenty a median does not notice; above one in five it is the disturbance that is measured.
+# Below one in twenty a median does not notice; above one in five the disturbance is what is measured.
 TAINTED_SHARE = 0.05
 INVALID_SHARE = 0.20
 # These leave no doubt, however short: the machine was not the one that was set up.
-ALWAYS_TAINT = ("a worker thread may run outside", "the worker was moved", "the partition became", " changed from ")
+ALWAYS_TAINT = (
+    "a worker thread may run outside",
+    "the worker was moved",
+    "the partition became",
+    " changed from ",
+)
 
 Judgement = Literal["valid", "tainted", "invalid"]
 Span = tuple[int, int]

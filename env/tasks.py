@@ -63,7 +63,9 @@ def _thread(text: str | None, tid: int) -> Thread | None:
     fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     try:
         return Thread(
-            tid, parse_list(fields.get("Cpus_allowed_list", "")), parse_list(fields.get("Mems_allowed_list", ""))
+            tid,
+            parse_list(fields.get("Cpus_allowed_list", "")),
+            parse_list(fields.get("Mems_allowed_list", "")),
         )
     except ValueError:
         return None

@@ -11,7 +11,7 @@ from env.sysfs import CPU, Files
 
 NODES = "/sys/devices/system/node"
 
-# The system keeps one core in eight, and one at least: the parent, the watch, interrupts and daemons live there.
+# The system keeps one core in eight, and one at least: parent, watch, interrupts and daemons live there.
 CORES_PER_HOUSEKEEPING_CORE = 8
 
 # An efficiency core of a hybrid ARM machine has about half the capacity of the large one; boards with
@@ -75,7 +75,9 @@ def _online(files: Files) -> frozenset[int]:
     if listed:
         return listed
     folders = [path for path in files.glob(CPU, "cpu[0-9]*") if path[len(CPU) + 4 :].isdigit()]
-    found = frozenset(int(path[len(CPU) + 4 :]) for path in folders if files.read(f"{path}/online").value != "0")
+    found = frozenset(
+        int(path[len(CPU) + 4 :]) for path in folders if files.read(f"{path}/online").value != "0"
+    )
     if found:
         return found
     return frozenset(os.sched_getaffinity(0)) if files.real else frozenset({0})
@@ -99,7 +101,8 @@ def _classes(files: Files, online: frozenset[int]) -> dict[int, str]:
     slow = _cpus(files, "/sys/devices/cpu_atom/cpus") & online
     if fast and slow:
         return {
-            cpu: "performance" if cpu in fast else "efficiency" if cpu in slow else "unknown" for cpu in online
+            cpu: "performance" if cpu in fast else "efficiency" if cpu in slow else "unknown"
+            for cpu in online
         }
     capacity = {cpu: files.read(f"{CPU}/cpu{cpu}/cpu_capacity").number for cpu in online}
     known = [value for value in capacity.values() if value is not None]
@@ -107,7 +110,9 @@ def _classes(files: Files, online: frozenset[int]) -> dict[int, str]:
         edge = max(known) * SAME_CLASS_CAPACITY
         if min(known) >= edge:
             return dict.fromkeys(online, "uniform")
-        return {cpu: "performance" if (value or 0) >= edge else "efficiency" for cpu, value in capacity.items()}
+        return {
+            cpu: "performance" if (value or 0) >= edge else "efficiency" for cpu, value in capacity.items()
+        }
     limits = {files.read(f"{CPU}/cpu{cpu}/cpufreq/cpuinfo_max_freq").value for cpu in online}
     return dict.fromkeys(online, "uniform" if len(limits) == 1 else "unknown")
 
@@ -195,7 +200,11 @@ def _best(topology: Topology, near: int | None) -> Choice:
     if near is not None and near not in by_node:
         warnings.append(f"no free core is on NUMA node {near}, the one near the GPU")
     # Most cores first; on equal terms the later node, because the boot CPU's node carries the system's work.
-    node = near if near in by_node else max(by_node, key=lambda key: (len(by_node[key]), -1 if key is None else key))
+    node = (
+        near
+        if near in by_node
+        else max(by_node, key=lambda key: (len(by_node[key]), -1 if key is None else key))
+    )
     chosen = by_node[node]
     keep = max(1, len(whole) // CORES_PER_HOUSEKEEPING_CORE)
     spare = len(whole) - len(chosen)
@@ -204,12 +213,12 @@ def _best(topology: Topology, near: int | None) -> Choice:
     return _finish(topology, frozenset().union(*chosen), warnings, None)
 
 
-_ONE_CORE = "only one whole core is free: none would be left for the rest of the system; pin only, with `taskset`"
+_ONE_CORE = (
+    "only one whole core is free: none would be left for the rest of the system; pin only, with `taskset`"
+)
 
 
-def _finish(
-    topology: Topology, cpus: frozenset[int], warnings: list[str], refusal: str | None
-) -> Choice:
+def _finish(topology: Topology, cpus: frozenset[int], warnings: list[str], refusal: str | None) -> Choice:
     ordered = tuple(sorted(cpus))
     classes = tuple(topology.classes.get(cpu, "unknown") for cpu in ordered)
     if len(set(classes)) > 1:

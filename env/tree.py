@@ -1,4 +1,4 @@
-"""What the kernel does by itself to a control group, done by us below a `--root` tree where there is no kernel."""
+"""What the kernel does by itself to a control group, done by us below a `--root` tree, which has none."""
 
 from __future__ import annotations
 

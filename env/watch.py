@@ -1,4 +1,4 @@
-"""The watch: a thread of the parent that looks at the machine while a worker measures, and says what it saw."""
+"""The watch: a thread of the parent that looks at the machine while a worker measures."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from env.samplers import Sampler
 from env.suspicion import Disturbance, judge, merge, share_disturbed
 
 INTERVAL_S = 0.15
-# The watch must not be what it looks for: it takes longer between looks rather than more than this of one CPU.
+# The watch must not be what it looks for: it looks more rarely rather than cost more than this of one CPU.
 COST_LIMIT = 0.008
 LONGEST_INTERVAL_S = 2.0
-# A timeline longer than this is halved by adding neighbours, so that a record stays small however long the run.
+# A longer timeline is halved by adding neighbours, so that a record stays small however long the run.
 MAX_POINTS = 400
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from env import cpus, samplers, topology
+from env import cpus, samplers, slow_samplers, topology
 from env.journal import Journal
 from env.sysfs import CPU, Files
 from env.watch import Watch
@@ -58,14 +58,14 @@ def build(
     chosen: list[samplers.Sampler] = [
         worker,
         processors,
-        samplers.Frequencies(root, measured, processors),
-        samplers.Thermal(root, measured),
-        samplers.Settings(settings(files, measured, journal)),
+        slow_samplers.Frequencies(root, measured, processors),
+        slow_samplers.Thermal(root, measured),
+        slow_samplers.Settings(settings(files, measured, journal)),
     ]
     if partition is not None:
-        chosen.append(samplers.Partition(Path(files.path(partition))))
+        chosen.append(slow_samplers.Partition(Path(files.path(partition))))
     if gpu is not None and files.real:
         from env import gpu as nvml  # it takes its time to start
 
-        chosen.append(samplers.Gpu(nvml.sample, gpu, nvml.SLOWING_REASONS))
+        chosen.append(slow_samplers.Gpu(nvml.sample, gpu, nvml.SLOWING_REASONS))
     return Watch(chosen, cpus=housekeeping if files.real else ())

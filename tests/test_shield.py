@@ -174,7 +174,7 @@ def test_case_B11b_a_shield_that_was_half_taken_down_is_finished(folder, tmp_pat
 def test_case_B11b_our_names_without_a_journal_are_not_destroyed(folder, tmp_path):
     lay_out(folder, "B11_idle_v1")
     program(folder, "cset", CSET)
-    step, journal = applied(folder, tmp_path)
+    _, journal = applied(folder, tmp_path)
     (folder / "sys/fs/cgroup/cpuset/fastrnns-bench/cpuset.cpu_exclusive").write_text("0\n")
     before = snapshot(folder)
     machine = host(folder)
@@ -322,7 +322,7 @@ def test_systemd_slices_are_restricted_and_given_back(folder, tmp_path):
     assert (folder / "bin/state/user.slice").read_text() == "0\n"
     assert step.restore(journal.of("shield", operations=True)) == []
     assert (folder / "bin/state/user.slice").read_text() == "0-2\n"
-    assert sorted(os.listdir(folder / "bin/state")) == ["user.slice"]
+    assert sorted(path.name for path in (folder / "bin/state").iterdir()) == ["user.slice"]
 
 
 def test_a_slice_that_somebody_changed_meanwhile_is_left_and_reported(folder, tmp_path):

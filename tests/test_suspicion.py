@@ -46,6 +46,8 @@ def test_the_share_is_said():
 
 
 def test_a_changed_setting_taints_however_short_it_was_seen():
-    status, reasons = judge([Disturbance(0, 1, "policy2 scaling_governor changed from performance to powersave")], [(0, 1000)])
+    status, reasons = judge(
+        [Disturbance(0, 1, "policy2 scaling_governor changed from performance to powersave")], [(0, 1000)]
+    )
     assert status == "tainted"
     assert any("policy2" in reason for reason in reasons)

@@ -92,7 +92,13 @@ def test_the_node_near_the_gpu_is_preferred(tmp_path):
 
 @pytest.mark.parametrize(
     ("address", "node"),
-    [("00000000:17:00.0", 0), ("00000000:CA:00.0", 1), ("0000:cb:00.0", None), ("0000:ff:00.0", None), (None, None)],
+    [
+        ("00000000:17:00.0", 0),
+        ("00000000:CA:00.0", 1),
+        ("0000:cb:00.0", None),
+        ("0000:ff:00.0", None),
+        (None, None),
+    ],
 )
 def test_a_gpus_node_is_found_by_nvmls_spelling_of_its_address(tmp_path, address, node):
     assert topology.gpu_node(Files(str(lay_out(tmp_path, "two_nodes"))), address) == node

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from env import samplers, watching
+from env import samplers, slow_samplers, watching
 from env.samplers import Seen
 from env.sysfs import CPU, Files
 from env.watch import MAX_POINTS, Timeline, Watch
@@ -51,7 +51,10 @@ class Machine:
             path.write_text(text)
 
     def cpu(self, *, busy: int, steal: int = 0) -> None:
-        self.put("proc/stat", f"cpu 0 0 0 0 0 0 0 0 0 0\ncpu0 9 0 0 0 0 0 0 9 0 0\ncpu1 {busy} 0 0 0 0 0 0 {steal} 0 0\nintr 1\n")
+        self.put(
+            "proc/stat",
+            f"cpu 0 0 0 0 0 0 0 0 0 0\ncpu0 9 0 0 0 0 0 0 9 0 0\ncpu1 {busy} 0 0 0 0 0 0 {steal} 0 0\nintr 1\n",
+        )
 
     def worker_ticks(self, ticks: int) -> None:
         self.put("proc/7/stat", f"7 (a) b) R 1 1 1 0 -1 0 0 0 0 0 {ticks} 0 0 0 20 0 1 0 5 0 0\n")
@@ -150,7 +153,7 @@ def test_a_worker_that_ended_is_no_error(machine):
 def test_a_frequency_that_falls_on_a_busy_cpu_is_seen(machine):
     name = f"{CPU[1:]}/cpu1/cpufreq/scaling_cur_freq"
     machine.put(name, "3000000\n")
-    watch = machine.watch(samplers.Frequencies(machine.root, [1], machine.processors))
+    watch = machine.watch(slow_samplers.Frequencies(machine.root, [1], machine.processors))
     machine.cpu(busy=100)
     machine.worker_ticks(100)
     assert machine.pass_time(watch, 1.0) == []
@@ -166,7 +169,7 @@ def test_a_frequency_that_falls_on_a_busy_cpu_is_seen(machine):
 def test_a_thermal_counter_that_rises_is_throttling(machine):
     name = f"{CPU[1:]}/cpu1/thermal_throttle/core_throttle_count"
     machine.put(name, "5\n")
-    watch = machine.watch(samplers.Thermal(machine.root, [1]))
+    watch = machine.watch(slow_samplers.Thermal(machine.root, [1]))
     assert machine.pass_time(watch, 1.0) == []
     machine.put(name, "7\n")
     assert machine.pass_time(watch, 1.0) == ["thermal throttling"]
@@ -175,7 +178,7 @@ def test_a_thermal_counter_that_rises_is_throttling(machine):
 def test_case_A9_a_daemon_that_puts_a_governor_back_is_caught(machine):
     name = f"{CPU[1:]}/cpufreq/policy1/scaling_governor"
     machine.put(name, "performance\n")
-    watch = machine.watch(samplers.Settings({"policy1 scaling_governor": machine.root / name}))
+    watch = machine.watch(slow_samplers.Settings({"policy1 scaling_governor": machine.root / name}))
     machine.put(name, "powersave\n")
     assert machine.pass_time(watch, 1.0) == ["policy1 scaling_governor changed from performance to powersave"]
     assert watch.facts()["judgement"]["status"] != "valid"
@@ -183,7 +186,7 @@ def test_case_A9_a_daemon_that_puts_a_governor_back_is_caught(machine):
 
 def test_a_partition_that_becomes_invalid_is_caught_with_the_kernels_reason(machine):
     machine.put("partition", "root\n")
-    watch = machine.watch(samplers.Partition(machine.root / "partition"))
+    watch = machine.watch(slow_samplers.Partition(machine.root / "partition"))
     machine.put("partition", "root invalid (Parent is not a partition root)\n")
     (cause,) = machine.pass_time(watch, 1.0)
     assert "Parent is not a partition root" in cause
@@ -195,7 +198,7 @@ def test_gpu_reasons_that_slow_are_causes_and_idle_is_not(machine):
         {"sm_mhz": 1980, "event_reasons": ["gpu_idle"], "ecc_uncorrected": 0},
         {"sm_mhz": 1200, "event_reasons": ["sw_power_cap"], "ecc_uncorrected": 1},
     ]
-    watch = machine.watch(samplers.Gpu(lambda index: answers.pop(0), 0, {"sw_power_cap"}))
+    watch = machine.watch(slow_samplers.Gpu(lambda index: answers.pop(0), 0, {"sw_power_cap"}))
     assert machine.pass_time(watch, 1.0) == []
     assert machine.pass_time(watch, 1.0) == ["GPU: sw_power_cap", "GPU: uncorrected memory errors"]
     assert watch.facts()["seen"]["gpu"]["ranges"]["sm_mhz"] == [1200, 1980]
@@ -205,7 +208,7 @@ def test_a_gpu_that_does_not_answer_leaves_the_rest_its_sight(machine):
     def broken(index):
         raise RuntimeError("NVML Shared Library Not Found")
 
-    watch = machine.watch(samplers.Gpu(broken, 0, ()))
+    watch = machine.watch(slow_samplers.Gpu(broken, 0, ()))
     assert machine.pass_time(watch, 1.0) == []
     assert "Not Found" in watch.facts()["seen"]["gpu"]["error"]
 
@@ -284,7 +287,9 @@ def test_the_settings_watched_are_those_of_the_bench_cores_and_their_siblings(tm
 
 
 def test_a_real_worker_is_watched_from_start_to_stop():
-    with subprocess.Popen([sys.executable, "-c", "sum(range(10**7)); input()"], stdin=subprocess.PIPE) as worker:
+    with subprocess.Popen(
+        [sys.executable, "-c", "sum(range(10**7)); input()"], stdin=subprocess.PIPE
+    ) as worker:
         watch = watching.build(Files("/"), worker.pid, os.sched_getaffinity(0))
         with watch:
             watch.look()

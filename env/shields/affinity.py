@@ -43,6 +43,6 @@ class Affinity:
         if problems:
             raise MachineError(f"{problems[0]}; choose other CPUs with --cpus")
 
-    def teardown(self, data: Mapping[str, Any]) -> list[str]:
+    def teardown(self, _data: Mapping[str, Any]) -> list[str]:
         """Nothing to undo: a mask ends with its process."""
         return []

@@ -19,14 +19,14 @@ from env.sysfs import Failure, Files
 
 RUN = "run"  # the tasks live one level below: a group that governs others may hold none itself
 KINDS = ("root", "isolated")
-ROUNDS = 20  # a group empties only when its last process has ended, a few milliseconds after it was moved or killed
+ROUNDS = 20  # a group is empty only some milliseconds after its last process was killed
 PAUSE_S = 0.01
 
 _INVALID = re.compile(r"invalid(?:\s*\((.*)\))?")
 
 
 def mount(files: Files) -> str | None:
-    """Where cgroup v2 is mounted with the cpuset controller to give; /sys/fs/cgroup where there is a choice."""
+    """Where cgroup v2 is mounted with the cpuset controller to give; /sys/fs/cgroup if there is a choice."""
     found = [where for kind, where, _ in mounts(files) if kind == "cgroup2"]
     usable = [where for where in found if "cpuset" in _words(files, f"{where}/cgroup.controllers")]
     return min(usable, key=lambda where: (where != "/sys/fs/cgroup", where), default=None)
@@ -44,7 +44,7 @@ def _cpus(files: Files, path: str) -> frozenset[int]:
 
 
 class Cgroup2:
-    """A partition at the top of the hierarchy: exclusive by the kernel's own rules, no other task is moved."""
+    """A partition at the top of the hierarchy: exclusive by the kernel's rules; no other task is moved."""
 
     name = "cgroup2"
     shields = True
@@ -59,7 +59,7 @@ class Cgroup2:
         where = mount(self.files)
         if where is None:
             if any(kind == "cgroup2" for kind, _, _ in mounts(self.files)):
-                return "cgroup v2 has no cpuset controller to give here: cgroup v1 holds it, or this kernel lacks it"
+                return "cgroup v2 has no cpuset controller here: cgroup v1 holds it, or the kernel lacks it"
             return "cgroup v2 is not mounted"
         if self.files.exists(f"{where}/cgroup.type"):  # every group has one but the root of the hierarchy
             return "blocked by the container: partitions are not delegated to it; do this on the host"
@@ -88,8 +88,9 @@ class Cgroup2:
             taken = _cpus(self.files, f"{where}/{name}/cpuset.cpus") & set(plan.cpus)
             if state.split(maxsplit=1)[0] in KINDS and "invalid" not in state and taken:
                 return (
-                    f"cgroup /{name} is a partition ({state}) that holds CPU {format_list(taken)} and is not ours; it"
-                    " is left alone. Choose other CPUs with --cpus, or have it removed by who made it"
+                    f"cgroup /{name} is a partition ({state}) that holds CPU {format_list(taken)}"
+                    " and is not ours; it is left alone."
+                    " Choose other CPUs with --cpus, or have it removed by who made it"
                 )
         return None
 
@@ -152,17 +153,15 @@ class Cgroup2:
             raise MachineError(f"{self.group}/{RUN} could not be made: {failure.reason}")
         self.notes = []
         if plan.kind == "isolated" and len(plan.cpus) > 1:
-            self.notes.append(
-                "an isolated partition does not balance threads: bind each thread to its CPU, or use one thread"
-            )
+            self.notes.append("an isolated partition does not balance threads: bind each thread, or use one")
 
     def _confirm(self, plan: Plan) -> None:
         state = self.files.read(self.partition_file).value or ""
         invalid = _INVALID.search(state)
         if invalid:
             raise MachineError(
-                f"the kernel refuses the {plan.kind} partition of CPU {plan.text}: {invalid.group(1) or state};"
-                " choose other CPUs with --cpus, or pin only with --shield affinity"
+                f"the kernel refuses the {plan.kind} partition of CPU {plan.text}: "
+                f"{invalid.group(1) or state}; choose other CPUs with --cpus, or pin with --shield affinity"
             )
         present = self.present()
         if state != plan.kind or present is None or present.problems or present.cpus != plan.cpus:

@@ -1,4 +1,4 @@
-"""Cpusets of cgroup v1, by the `cset` tool: our two sets, their tasks, and what the kernel says about them."""
+"""Cpusets of cgroup v1, by the `cset` tool: our two sets, their tasks, and what the kernel says."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from env.sysfs import Failure, Files
 
 SETS = (BENCH, SYSTEM)
 NAMES = (f"--userset=/{BENCH}", f"--sysset=/{SYSTEM}")
-ROUNDS = 20  # tasks fork while they are moved; each round finds fewer, so this many means that somebody moves them back
+ROUNDS = 20  # tasks fork while they are moved; each round finds fewer, unless somebody moves them back
 
 _KTHREAD = 0x00200000  # PF_KTHREAD in field 9 of /proc/TID/stat
 _MISSING_MODULE = re.compile(r"(?:ModuleNotFoundError|ImportError): (.+)")
@@ -103,7 +103,7 @@ class Cset:
         self.notes: list[str] = []
 
     def unusable(self) -> str | None:
-        """No v1 hierarchy, no tool, or a tool that cannot start: told apart before the tool is asked to do anything."""
+        """No v1 hierarchy, no tool, or one that cannot start: told apart before it is asked."""
         if hierarchy(self.files) is None:
             if any(kind == "cgroup2" for kind, _, _ in mounts(self.files)):
                 return "cgroup-v2: cset cannot work, it knows only cgroup v1"
@@ -130,8 +130,9 @@ class Cset:
         for foreign in foreign_sets(self.files, tree):
             if foreign.cpus & {*plan.cpus, *plan.housekeeping}:
                 return (
-                    f"{foreign} is not ours and overlaps the shield; it is left alone. Remove it if nobody needs"
-                    " it (`cset shield --reset`, or stop the containers), or pin only with --shield affinity"
+                    f"{foreign} is not ours and overlaps the shield; it is left alone. Remove it if"
+                    " nobody needs it (`cset shield --reset`, or stop the containers),"
+                    " or pin only with --shield affinity"
                 )
         return None
 
@@ -156,7 +157,11 @@ class Cset:
 
     def _strays(self, tree: Hierarchy) -> list[str]:
         """Threads left in the root set that are not the kernel's own."""
-        return [tid for tid in _tasks(self.files, tree, "") if not self._of_kernel(tid)] if self.files.real else []
+        return (
+            [tid for tid in _tasks(self.files, tree, "") if not self._of_kernel(tid)]
+            if self.files.real
+            else []
+        )
 
     def _of_kernel(self, tid: str) -> bool:
         text = self.files.read(f"/proc/{tid}/stat").text
@@ -180,7 +185,11 @@ class Cset:
             )
         if self.host.journal is not None:
             self.host.journal.operation(
-                STEP, self.name, cpus=list(plan.cpus), rest=list(plan.housekeeping), masks=masks.snapshot(self.files)
+                STEP,
+                self.name,
+                cpus=list(plan.cpus),
+                rest=list(plan.housekeeping),
+                masks=masks.snapshot(self.files),
             )
         done = self.host.privilege.run("cset", ["shield", f"--cpu={plan.text}", "--kthread=on", *NAMES])
         self._finish(tree, plan)
@@ -194,7 +203,7 @@ class Cset:
             self.notes = [f"{fixed} kernel threads cannot be moved; they are bound to their CPUs"]
 
     def _finish(self, tree: Hierarchy, plan: Plan) -> None:
-        """What cset leaves undone: memory nodes (it always writes 0), and tasks born while it moved the others."""
+        """What cset leaves undone: memory nodes (it always writes 0), and tasks born meanwhile."""
         if not all(self.files.is_dir(tree.folder(name)) for name in SETS):
             return
         every = self.files.read(tree.file("", "mems")).value or "0"
@@ -217,7 +226,9 @@ class Cset:
         return present.problems[0] if present.problems else None
 
     def _move(self, tree: Hierarchy, group: str, tid: str, *, whole: bool = False) -> Failure | None:
-        name = "cgroup.procs" if whole and self.files.exists(f"{tree.folder(group)}/cgroup.procs") else "tasks"
+        name = (
+            "cgroup.procs" if whole and self.files.exists(f"{tree.folder(group)}/cgroup.procs") else "tasks"
+        )
         return self.host.privilege.write(f"{tree.folder(group)}/{name}", tid)
 
     def adopt(self, pid: int, plan: Plan) -> None:

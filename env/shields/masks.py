@@ -10,7 +10,7 @@ from env.cpus import online
 from env.privilege import Privilege
 from env.sysfs import Files
 
-# CPU list -> [[thread id, start time in ticks], ...]; the start time tells a thread from a later one of the same id.
+# CPU list -> [[thread id, start time in ticks], ...]; the start time tells threads of one id apart.
 Masks = Mapping[str, list[list[int]]]
 
 _START_TIME = 19  # field 22 of /proc/TID/stat, counted from the one after the name
@@ -59,7 +59,7 @@ def put_back(files: Files, privilege: Privilege, masks: Masks, ours: Collection[
 
 
 def start_time(files: Files, tid: int) -> int | None:
-    """When a thread started, in ticks since boot; /proc/TID serves every thread, though it lists only leaders."""
+    """When a thread started, in ticks since boot; /proc/TID serves every thread, listed or not."""
     text = files.read(f"/proc/{tid}/stat").text
     if text is None:
         return None

@@ -1,4 +1,4 @@
-"""Slices of systemd: everybody else is told to stay on the housekeeping CPUs, by the one program that may say so."""
+"""Slices of systemd: everybody else is kept on the housekeeping CPUs by the manager of the groups."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAUSE_S = 0.05  # systemd applies a property after it has answered
 
 
 class Systemd:
-    """AllowedCPUs on the slices that everybody lives in. Weaker than a partition: kernel threads and other slices stay."""
+    """AllowedCPUs on the slices that everybody lives in; kernel threads and other slices stay."""
 
     name = "systemd"
     shields = True
@@ -49,13 +49,15 @@ class Systemd:
             allowed = self._allowed(unit)
             if allowed and not parse_list(allowed.replace(" ", ",")) & set(plan.housekeeping):
                 return (
-                    f"{unit} is already restricted to CPU {allowed}, none of which would stay with the system; it is"
-                    " left alone. Choose other CPUs with --cpus"
+                    f"{unit} is already restricted to CPU {allowed}, none of which the system keeps;"
+                    " it is left alone. Choose other CPUs with --cpus"
                 )
         return None
 
     def _show(self, unit: str, name: str) -> str | None:
-        done = self.host.privilege.run("systemctl", ["show", f"--property={name}", "--value", unit], root=False)
+        done = self.host.privilege.run(
+            "systemctl", ["show", f"--property={name}", "--value", unit], root=False
+        )
         return done.stdout.strip() if done.returncode == 0 else None
 
     def _allowed(self, unit: str) -> str:
@@ -85,7 +87,8 @@ class Systemd:
             raise MachineError(obstacle)
         if self.present() is not None:
             raise MachineError(
-                f"{SERVICE} runs without a journal of ours; stop it with `systemctl stop {SERVICE}`, then run this again"
+                f"{SERVICE} runs without a journal of ours;"
+                f" stop it with `systemctl stop {SERVICE}`, then run this again"
             )
         units = [unit for unit in OTHERS if self._show(unit, "LoadState") == "loaded"]
         before = {unit: self._allowed(unit) for unit in units}
@@ -95,7 +98,9 @@ class Systemd:
                 STEP, self.name, cpus=list(plan.cpus), rest=list(plan.housekeeping), allowed=before, new=rest
             )
         for unit in units:
-            done = self.host.privilege.run("systemctl", ["set-property", "--runtime", unit, f"AllowedCPUs={rest}"])
+            done = self.host.privilege.run(
+                "systemctl", ["set-property", "--runtime", unit, f"AllowedCPUs={rest}"]
+            )
             if done.returncode:
                 raise MachineError(f"systemd does not restrict {unit}: {done.message}")
         done = self.host.privilege.run(
@@ -131,7 +136,11 @@ class Systemd:
             if not self.files.real:
                 break
             time.sleep(PAUSE_S)
-        detail = "its service is not there" if present is None else "; ".join(present.problems) or f"CPU {present.text}"
+        detail = (
+            "its service is not there"
+            if present is None
+            else "; ".join(present.problems) or f"CPU {present.text}"
+        )
         raise MachineError(f"systemd did not build the shield: {detail}")
 
     def adopt(self, pid: int, plan: Plan) -> None:
@@ -157,7 +166,9 @@ class Systemd:
                 drift.append(f"{unit} was allowed CPU {now or 'all'} by somebody else meanwhile; left so")
                 continue
             value = old.replace(" ", ",")
-            done = self.host.privilege.run("systemctl", ["set-property", "--runtime", unit, f"AllowedCPUs={value}"])
+            done = self.host.privilege.run(
+                "systemctl", ["set-property", "--runtime", unit, f"AllowedCPUs={value}"]
+            )
             if done.returncode:
                 drift.append(f"{unit} could not be given back its CPUs: {done.message}")
         return drift

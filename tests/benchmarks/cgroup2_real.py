@@ -37,7 +37,12 @@ sys.stdin.readline()
 
 def hierarchy() -> dict[str, Any]:
     """What must be the same before and after."""
-    names = ("cgroup.subtree_control", "cpuset.cpus.effective", "cpuset.cpus.isolated", "cpuset.cpus.exclusive.effective")
+    names = (
+        "cgroup.subtree_control",
+        "cpuset.cpus.effective",
+        "cpuset.cpus.isolated",
+        "cpuset.cpus.exclusive.effective",
+    )
     files = {name: (ROOT / name).read_text().strip() for name in names if (ROOT / name).exists()}
     return {"groups": sorted(path.name for path in ROOT.iterdir() if path.is_dir()), **files}
 
@@ -60,7 +65,9 @@ def shielded(kind: str, cpus: str | None) -> Iterator[tuple[ShieldStep, Host]]:
     files = Files("/")
     host = Host(files, Privilege(files), Wanted(cpus=cpus, shield="cgroup2", partition=kind))
     with tempfile.TemporaryDirectory() as folder:
-        host.journal = Journal.create(Path(folder) / "journal" / "j.jsonl", "hold", Owner.me("cgroup2_real"), "")
+        host.journal = Journal.create(
+            Path(folder) / "journal" / "j.jsonl", "hold", Owner.me("cgroup2_real"), ""
+        )
         step = ShieldStep(host)
         try:
             yield step, host
@@ -73,7 +80,9 @@ def shielded(kind: str, cpus: str | None) -> Iterator[tuple[ShieldStep, Host]]:
 def worker_inside(step: ShieldStep, host: Host) -> dict[str, Any]:
     """What the kernel says of a worker with several threads, and of a bystander."""
     with (
-        subprocess.Popen([sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child,
+        subprocess.Popen(
+            [sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as child,
         subprocess.Popen(["sleep", "60"]) as bystander,
     ):
         assert child.stdin is not None
@@ -87,7 +96,11 @@ def worker_inside(step: ShieldStep, host: Host) -> dict[str, Any]:
             place = tasks.place(host.files, child.pid)
             aside = tasks.place(host.files, bystander.pid)
             last = {
-                int((host.files.read(f"/proc/{child.pid}/task/{t.tid}/stat").text or "").rpartition(")")[2].split()[36])
+                int(
+                    (host.files.read(f"/proc/{child.pid}/task/{t.tid}/stat").text or "")
+                    .rpartition(")")[2]
+                    .split()[36]
+                )
                 for t in place.threads
             }
             return {
@@ -117,7 +130,9 @@ def one(kind: str, cpus: str | None) -> dict[str, Any]:
         found["notes"] = step.backend().notes
         group = ROOT / "fastrnns-bench"
         found["files"] = {
-            path.name: path.read_text().strip() for path in sorted(group.glob("cpuset.cpus*")) if group.exists()
+            path.name: path.read_text().strip()
+            for path in sorted(group.glob("cpuset.cpus*"))
+            if group.exists()
         }
         found["while_it_stands"] = hierarchy()
         if found["state"]["status"] == "stable":
@@ -172,12 +187,19 @@ def main() -> int:
     if why is not None:
         print(f"no partitions here: {why}", file=sys.stderr)
         return 3
-    found = {"root": one("root", args.cpus), "isolated": one("isolated", args.cpus), "conflict": conflict(args.cpus)}
+    found = {
+        "root": one("root", args.cpus),
+        "isolated": one("isolated", args.cpus),
+        "conflict": conflict(args.cpus),
+    }
     text = json.dumps(found, indent=2)
     print(text)
     if args.output:
         args.output.write_text(text + "\n")
-    good = all(found[kind].get("worker", {}).get("inside") and found[kind]["put_back"] for kind in ("root", "isolated"))
+    good = all(
+        found[kind].get("worker", {}).get("inside") and found[kind]["put_back"]
+        for kind in ("root", "isolated")
+    )
     refused = found["conflict"]["foreseen"]["status"] == found["conflict"]["kernel"]["status"] == "locked"
     return 0 if good and refused and found["conflict"]["put_back"] else 1
 

@@ -63,7 +63,9 @@ def shield(cpus: str | None, backend: str | None, kind: str) -> Iterator[ShieldS
     files = Files("/")
     host = Host(files, Privilege(files), Wanted(cpus=cpus, shield=backend, partition=kind))
     with tempfile.TemporaryDirectory() as folder:
-        host.journal = Journal.create(Path(folder) / "journal" / "j.jsonl", "hold", Owner.me("shield_worth"), "")
+        host.journal = Journal.create(
+            Path(folder) / "journal" / "j.jsonl", "hold", Owner.me("shield_worth"), ""
+        )
         step = ShieldStep(host)
         try:
             step.apply()
@@ -78,7 +80,10 @@ def shield(cpus: str | None, backend: str | None, kind: str) -> Iterator[ShieldS
 def measure(iterations: int, step: ShieldStep | None = None, cpus: tuple[int, ...] = ()) -> list[float]:
     """Times of one fresh worker, in milliseconds."""
     with subprocess.Popen(
-        [sys.executable, "-c", WORKER, str(iterations)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", WORKER, str(iterations)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as worker:
         if step is not None:
             step.adopt(worker.pid)
@@ -135,7 +140,9 @@ def main() -> int:
         "conditions": found,
         "median_against_quiet": {c: round(found[c]["median_ms"] / quiet, 3) for c in CONDITIONS},
         "spread_loaded_over_shielded": round(found["loaded"]["spread"] / found["shielded"]["spread"], 2),
-        "median_loaded_over_shielded": round(found["loaded"]["median_ms"] / found["shielded"]["median_ms"], 2),
+        "median_loaded_over_shielded": round(
+            found["loaded"]["median_ms"] / found["shielded"]["median_ms"], 2
+        ),
     }
     text = json.dumps(answer, indent=2)
     print(text)
