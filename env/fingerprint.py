@@ -188,7 +188,8 @@ def _steps(root: str, errors: dict[str, str]) -> list[dict[str, Any]]:
     def ask() -> list[dict[str, Any]]:
         from env.machine import check
 
-        return check(root)
+        steps: list[dict[str, Any]] = check(root)
+        return steps
 
     said = bounded(ask, limit_s=30.0)
     if not said.known:

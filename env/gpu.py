@@ -174,7 +174,8 @@ def identity(found: list[Gpu]) -> list[dict[str, Any]]:
             "model": gpu.model,
             "vbios": gpu.vbios,
             "power_limit_w": gpu.power_limit_w,
-            "memory_mib": gpu.memory_mib,
+            # Rounded: the driver keeps some for itself, and how much changes with its version.
+            "memory_gib": None if gpu.memory_mib is None else round(gpu.memory_mib / 1024),
         }
         for gpu in found
     ]

@@ -74,7 +74,10 @@ def command(argv: list[str], *, limit_s: float = PROBE_LIMIT_S, **options: Any) 
         return Answer(None, f"no answer within {limit_s:g} s")
     if child.returncode:
         lines = err.decode("utf-8", "replace").strip().splitlines()
-        return Answer(None, lines[-1] if lines else f"exit status {child.returncode}")
+        fatal = [
+            line for line in lines if line.startswith("fatal:")
+        ]  # git: advice follows; Python: the last line
+        return Answer(None, (fatal or lines[-1:] or [f"exit status {child.returncode}"])[0].strip())
     return Answer(out.decode("utf-8", "replace"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import sys
@@ -16,6 +17,9 @@ DEFAULT = "results"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse, call, print; returns the exit code."""
+    for stream in (sys.stdout, sys.stderr):  # a terminal in ASCII, and names that are not
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     args = _parser().parse_args(argv)
     try:
         command: Callable[[argparse.Namespace], int] = args.command

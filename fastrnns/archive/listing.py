@@ -20,7 +20,7 @@ def table(entries: Sequence[Entry]) -> str:
         return ""
     rows = [_row(entry) for entry in entries]
     lines = [[name for name, _ in COLUMNS], *rows]
-    return "\n".join(_line(line) for line in lines)
+    return "\n".join(plain(_line(line)) for line in lines)
 
 
 def summary(entry: Entry) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def show(record: Mapping[str, Any]) -> str:
     ]
     if record.get("notes"):
         blocks.append("\n".join(["notes", *_wrapped(record["notes"])]))
-    return "\n\n".join(block for block in blocks if block)
+    return plain("\n\n".join(block for block in blocks if block))
 
 
 def milliseconds(value: float | None) -> str:
@@ -62,6 +62,13 @@ def milliseconds(value: float | None) -> str:
         return "-"
     digits = 3 if value < 10 else 2 if value < 100 else 1
     return f"{value:.{digits}f}"
+
+
+def plain(text: str) -> str:
+    """Text without the control characters by which a record from elsewhere could play with a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(char if char == "\n" or char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def _row(entry: Entry) -> list[str]:
