@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,8 @@ from env.sysfs import Failure, Files
 SETS = (BENCH, SYSTEM)
 NAMES = (f"--userset=/{BENCH}", f"--sysset=/{SYSTEM}")
 ROUNDS = 20  # tasks fork while they are moved; each round finds fewer, unless somebody moves them back
+TOOL_SECONDS = 10.0  # cset moves some thousand tasks a second
+PAUSE_S = 0.02
 
 _KTHREAD = 0x00200000  # PF_KTHREAD in field 9 of /proc/TID/stat
 _MISSING_MODULE = re.compile(r"(?:ModuleNotFoundError|ImportError): (.+)")
@@ -246,6 +249,7 @@ class Cset:
 
     def teardown(self, data: Mapping[str, Any]) -> list[str]:
         """Reset our shield, finish by hand what is half undone, and give threads their masks again."""
+        self._let_finish()
         tree = hierarchy(self.files)
         drift: list[str] = []
         if tree is None:
@@ -259,6 +263,18 @@ class Cset:
         ours = [frozenset(data.get("cpus", ())), frozenset(data.get("rest", ()))]
         drift += masks.put_back(self.files, self.host.privilege, data.get("masks", {}), ours)
         return drift
+
+    def _let_finish(self) -> None:
+        """Wait for a cset that a killed run of ours had started: it goes on alone, and would build after us."""
+        deadline = time.monotonic() + TOOL_SECONDS
+        while self.files.real and time.monotonic() < deadline:
+            if not any(self._is_ours(pid) for pid in self.files.names("/proc") if pid.isdigit()):
+                return
+            time.sleep(PAUSE_S)
+
+    def _is_ours(self, pid: str) -> bool:
+        words = (self.files.read(f"/proc/{pid}/cmdline").text or "").split("\0")
+        return NAMES[0] in words and "shield" in words
 
     def _remove(self, tree: Hierarchy, name: str) -> list[str]:
         failure: Failure | None = None
