@@ -86,7 +86,9 @@ def test_the_worker_is_inside_with_all_its_threads_and_others_are_outside(step):
     step.apply()
     assert step.probe().status == "stable", step.probe().reason
     bench = set(step.host.bench)
-    with subprocess.Popen([sys.executable, "-c", THREADS], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+    with subprocess.Popen(
+        [sys.executable, "-c", THREADS], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
         step.adopt(child.pid)
         child.stdin.write(b"go\n")
         child.stdin.flush()

@@ -1,0 +1,89 @@
+"""Running any command inside the held machine: started by us as us, moved in while it waits, then let go."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from env.errors import UsageError
+
+NOT_FOUND, NOT_EXECUTABLE = 127, 126  # as a shell says it
+SIGNALLED = 128
+PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
+
+
+def run(
+    argv: Sequence[str], adopt: Callable[[int], None], *, environment: Mapping[str, str] | None = None
+) -> int:
+    """Run a command and return its exit code, 128 + N for signal N; `adopt` gets its pid before it begins.
+
+    The child is a fork of ours: same user, same interpreter, same variables, and its argument list
+    is never joined to a string. It executes the command only after we have let it go, so what it
+    runs has been inside from its first instruction.
+    """
+    if not argv:
+        raise UsageError("env run needs a command after --, as in `python -m env run -- make bench`")
+    waiting, letting = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if child == 0:
+        _become(argv, waiting, letting, environment)
+    os.close(waiting)
+    before = {number: signal.signal(number, _pass_on(child)) for number in PASSED_ON}
+    # Ctrl-C reaches the child from the terminal; we wait for its answer, and then put the machine back.
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        try:
+            adopt(child)
+            os.write(letting, b"go")
+        finally:
+            os.close(letting)  # without "go" the child ends
+            status = _wait(child)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return os.WEXITSTATUS(status) if os.WIFEXITED(status) else SIGNALLED + os.WTERMSIG(status)
+
+
+def _become(argv: Sequence[str], waiting: int, letting: int, environment: Mapping[str, str] | None) -> None:
+    """Wait for the word, then be the command; never returns."""
+    code = 1
+    try:
+        os.close(letting)
+        if os.read(waiting, 2) == b"go":
+            os.close(waiting)
+            for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these, and exec would keep that
+                signal.signal(number, signal.SIG_DFL)
+            os.execvpe(argv[0], list(argv), {**os.environ, **(environment or {})})  # noqa: S606 - no shell, on purpose
+    except FileNotFoundError:
+        code = _say(f"env run: {argv[0]} was not found; check its name and PATH", NOT_FOUND)
+    except OSError as error:
+        code = _say(f"env run: {argv[0]} cannot be executed: {error.strerror}", NOT_EXECUTABLE)
+    finally:
+        os._exit(code)
+
+
+def _say(sentence: str, code: int) -> int:
+    with contextlib.suppress(OSError):
+        os.write(2, sentence.encode(errors="replace") + b"\n")
+    return code
+
+
+def _pass_on(child: int) -> Callable[[int, object], None]:
+    def handler(number: int, _frame: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, number)
+
+    return handler
+
+
+def _wait(child: int) -> int:
+    while True:
+        try:
+            return os.waitpid(child, 0)[1]
+        except InterruptedError:
+            continue
