@@ -96,7 +96,7 @@ class Held:
         return made
 
     def environment(self) -> dict[str, str]:
-        """Variables for a child that computes: threads that fit the CPUs, unless the user chose their number."""
+        """Variables for a child that computes: threads that fit, unless the user chose their number."""
         if not self.cpus:
             return {}
         names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -123,8 +123,8 @@ def hold(
     `ignore` looks at nothing and pins nothing. `check` writes nothing: it reads every step, chooses
     CPUs and pins the children that are adopted. `apply` brings the machine into its stable state too,
     unless `env apply` already did, and puts it back. `strict` refuses a machine that is not stable
-    before the body runs, and one that drifted after it, with MachineError. `options` are the other
-    fields of `env.step.Wanted`.
+    before the body runs; one that drifted is for the caller to answer, by `drift`, after it has kept
+    what it measured. `options` are the other fields of `env.step.Wanted`.
     """
     if mode == "ignore":
         none = {"backend": "none", "cpus": "", "verified": False, "reason": "--env ignore"}
@@ -146,8 +146,6 @@ def hold(
     held.drift += [{"step": "restore", "reason": sentence} for sentence in opened.left]
     for item in opened.left:
         held.reasons.append(f"not put back: {item}")
-    if strict and held.drift:
-        raise MachineError("--strict: the machine drifted: " + "; ".join(held.reasons))
 
 
 def described(step: ShieldStep, before: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -206,11 +204,9 @@ def _conclude(held: Held) -> None:
         held.reasons.append(f"the machine drifted: {item['reason']}")
     for watch in held.watches:
         watch.stop()
-        seen = [
-            suspicion.Disturbance(row["from_ns"], row["to_ns"], row["cause"]) for row in watch.disturbances()
-        ]
-        _, reasons = suspicion.judge(seen, [(watch.started_ns, watch.stopped_ns or watch.clock())])
-        held.reasons += [reason for reason in reasons if reason not in held.reasons]
+        for row in watch.disturbances():  # how much was disturbed is judged over the samples, by who has them
+            if suspicion.is_grave(row["cause"]) and row["cause"] not in held.reasons:
+                held.reasons.append(row["cause"])
 
 
 @contextlib.contextmanager

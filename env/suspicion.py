@@ -76,6 +76,11 @@ def _union(seen: Iterable[Disturbance]) -> list[Span]:
     return stretches
 
 
+def is_grave(cause: str) -> bool:
+    """Whether a cause taints however short it was."""
+    return any(word in cause for word in ALWAYS_TAINT)
+
+
 def judge(seen: Sequence[Disturbance], spans: Sequence[Span]) -> tuple[Judgement, list[str]]:
     """How far measurements over these spans may be believed, and why not."""
     reasons = []
@@ -85,7 +90,7 @@ def judge(seen: Sequence[Disturbance], spans: Sequence[Span]) -> tuple[Judgement
     grave = False
     for cause, items in by_cause.items():
         share = share_disturbed(items, spans)
-        if any(word in cause for word in ALWAYS_TAINT) and share > 0:
+        if is_grave(cause) and share > 0:
             grave = True
             reasons.append(cause)
         elif share >= TAINTED_SHARE:
