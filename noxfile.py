@@ -2,7 +2,7 @@
 # /// script
 # dependencies = ["nox>=2024.10.9"]
 # ///
-"""Sessions: setup_env restore_env verify bench lint tests (`nox --list` says what each does).
+"""Sessions: setup_env restore_env verify bench profile lint tests (`nox --list` says what each does).
 
 All sessions share one environment (`.nox/shared-<python>`): PyTorch takes gigabytes, so it is installed
 once, and a session whose requirements are already met starts at once. `nox --no-venv` uses the Python that
@@ -60,6 +60,12 @@ def verify(session: nox.Session) -> None:
 def bench(session: nox.Session) -> None:
     """Measure the models and archive the record, e.g. `nox -s bench -- --rnns cudnn jit`."""
     python(session, "fastrnns.bench", *ARCHIVED, *session.posargs)
+
+
+@nox.session(venv_backend="none", default=False)
+def profile(session: nox.Session) -> None:
+    """Say where the time goes, and archive it with its trace (`nox -s profile -- --rnns NAME ...`)."""
+    python(session, "fastrnns.profile", *ARCHIVED, *session.posargs)
 
 
 @nox.session(venv_backend="none")

@@ -64,6 +64,10 @@ def test_work_above_bench_is_put_down_to_the_profiler():
     assert "us for each of 4000 operators" in text
 
 
+def test_work_far_above_bench_is_put_down_to_the_machine():
+    assert "the machine was unsteady" in account(cpu(0.99, 0.98, calls=18), 5.0)["text"]
+
+
 def test_nothing_is_accounted_without_a_time_of_bench():
     assert account(cpu(0.9, 0.9), None) is None
 

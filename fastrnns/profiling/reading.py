@@ -9,6 +9,7 @@ from fastrnns.profiling import cudnn
 
 LAUNCH_BOUND = 0.6  # below this share of busy time the GPU waits more than a compiler could hide
 BUSY = 0.85  # above this share what runs decides, not what launches it
+PROFILER_COST_US = 50.0  # an operator: torch.profiler takes 1 to 10 us; more is not the profiler
 TOLERANCE = 0.1  # work against bench's time: a larger gap is explained
 
 
@@ -122,8 +123,10 @@ def _gap(phase: Mapping[str, Any], bench_ms: float, gpu: bool) -> str:
         parts = [f"{waits} {idle_ms:.4g} ms{where}{each}" if gpu else f"{waits}: {idle_ms:.4g} ms{each}"]
         return "; ".join([*parts, *([slowed] if slowed else [])])
     calls = phase["operators"]["calls"]
-    cost = f"{(work_ms - bench_ms) / calls * 1e3:.3g} us for each of {calls:.0f} operators" if calls else ""
-    return "; ".join(part for part in (slowed, cost) if part) or "the machine is unsteady"
+    cost_us = (work_ms - bench_ms) / calls * 1e3 if calls else 0.0
+    if gpu or cost_us > PROFILER_COST_US:
+        return "more than a profiler costs, so the machine was unsteady between the two"
+    return "; ".join(part for part in (slowed, f"{cost_us:.3g} us for each of {calls:.0f} operators") if part)
 
 
 def limit_text(limit: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """From a profiler's events to where the time of each phase went. Pure: events in, numbers out.
 
-All times of a phase are per iteration. Definitions:
+Wall, host and work are those of the median iteration, tables the mean of all. Definitions:
 
     wall     from the start of the call (GPU: or from when the stream came free) until host and GPU are done
     work     CPU: the operators' own time; GPU: the time in which at least one kernel or copy ran
@@ -160,13 +160,16 @@ def summarise(
 
 def _phase(found: Sequence[Window], steps: int | None) -> dict[str, Any]:
     count = len(found)
-    wall_us = statistics.fmean(window.wall_us for window in found)
-    host_us = statistics.fmean(window.end_us - window.start_us for window in found)
-    own = [(event.name, time) for window in found for event, time in own_times(window.operators)]
-    operators_us = sum(time for name, time in own if is_work(name)) / count
+    wall_us = statistics.median(window.wall_us for window in found)
+    host_us = statistics.median(window.end_us - window.start_us for window in found)
+    by_window = [[(event.name, time) for event, time in own_times(window.operators)] for window in found]
+    own = [pair for pairs in by_window for pair in pairs]
+    operators_us = statistics.median(
+        sum(time for name, time in pairs if is_work(name)) for pairs in by_window
+    )
     kernels = [event for window in found for event in window.device]
     busy = [_busy(window) for window in found] if kernels else []
-    work_us = statistics.fmean(one["busy_us"] for one in busy) if busy else operators_us
+    work_us = statistics.median(one["busy_us"] for one in busy) if busy else operators_us
     overhead_us = max(0.0, wall_us - work_us)
     launches = sum(len(window.launches) for window in found) / count
     return {
@@ -180,7 +183,7 @@ def _phase(found: Sequence[Window], steps: int | None) -> dict[str, Any]:
         "operators": {
             "total_ms": operators_us / 1e3,
             "calls": sum(is_work(name) for name, _ in own) / count,
-            "rows": table(own, count, wall_us * count),
+            "rows": table(own, count, sum(window.wall_us for window in found)),
         },
         "kernels": _kernels(kernels, count, steps) if kernels else None,
         "gaps": _gaps(busy) if busy else None,

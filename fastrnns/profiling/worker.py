@@ -1,7 +1,7 @@
 """One fresh process that profiles one model: as it runs by itself, under torch.profiler, and counted.
 
-In this order, so that nothing measures the cost of what comes after it: warm-up, iterations without any
-profiler, iterations under the profiler, one iteration that records memory, one that counts operations.
+In this order, so that nothing measures the cost of what comes after it: warm-up, iterations under the
+profiler between iterations without any, one iteration that records memory, one that counts operations.
 """
 
 from __future__ import annotations
@@ -79,10 +79,15 @@ def _profile(torch: Any, job: dict[str, Any], model: runner.Model, device: Any) 
     clock = clock_for(device)
     wire.emit({"event": "ready", "model": model.name, "backend": _backend(model, device, job["dtype"]),
                "lengths": lengths_of(model, made)})  # fmt: skip
+    folder = Path(job["folder"])
+    trace = folder / f"{model.name}.trace.json"
     with loop.garbage_frozen():
         for _ in range(job["warmup"]):
             loop.iterate(made, clock)
         samples = [loop.iterate(made, clock) for _ in range(job["nloops"])]
+        traced(torch, made, clock, device, trace, warmup=SCHEDULE_WARMUP, active=job["nloops"])
+        # On both sides of the profile, so that a drifting machine does not look like a costly profiler.
+        samples += [loop.iterate(made, clock) for _ in range(job["nloops"])]
     wire.emit({
         "event": "iterations",
         "model": model.name,
@@ -90,10 +95,6 @@ def _profile(torch: Any, job: dict[str, Any], model: runner.Model, device: Any) 
         "forward_ms": [sample[1] for sample in samples],
         "backward_ms": [sample[2] for sample in samples if sample[2] is not None],
     })  # fmt: skip
-    folder = Path(job["folder"])
-    trace = folder / f"{model.name}.trace.json"
-    with loop.garbage_frozen():
-        traced(torch, made, clock, device, trace, warmup=SCHEDULE_WARMUP, active=job["nloops"])
     wire.emit({"event": "trace", "model": model.name, "file": trace.name})
     memory = folder / f"{model.name}.memory.json"
     peaks = memory_pass(torch, made, clock, device, memory)
