@@ -44,6 +44,8 @@ def show(run: Run, options: BenchOptions) -> None:
     say(f"verdict: {verdict['status']}")
     for reason in verdict["reasons"]:
         say(f"  - {reason}")
+    if run.trouble:
+        say(f"fastrnns.bench: {run.trouble}")
     if run.path is not None:
         say(f"record: {os.path.relpath(run.path)}")
 
@@ -62,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = command_line.bench_options(argv, args)
         from fastrnns import session
 
-        run = session.run(options, say)
+        run = session.run(options)
         show(run, options)
     except (HarnessError, EnvError) as error:
         say(f"fastrnns.bench: {error}")

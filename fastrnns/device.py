@@ -1,4 +1,4 @@
-"""Which device a command line means, and whether it is there, without importing torch (that takes seconds)."""
+"""Which device a command line means, and whether it is there; no torch, which takes seconds to import."""
 
 from __future__ import annotations
 
@@ -24,6 +24,17 @@ class Device:
 
     def __str__(self) -> str:
         return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def nvml_index(self, environ: Mapping[str, str] | None = None) -> int | None:
+        """The index by which NVML, which sees no CUDA_VISIBLE_DEVICES, knows this GPU; None if unknown."""
+        if self.index is None:
+            return None
+        mask = (os.environ if environ is None else environ).get("CUDA_VISIBLE_DEVICES")
+        if mask is None:
+            return self.index
+        names = [name.strip() for name in mask.split(",")]
+        known = self.index < len(names) and names[self.index].isdigit()
+        return int(names[self.index]) if known else None
 
 
 @dataclass(frozen=True)
@@ -56,7 +67,7 @@ def resolve(text: str, gpus: Gpus | None = None) -> Device:
 
 
 def visible_gpus(root: Path = Path("/"), environ: Mapping[str, str] | None = None) -> Gpus:
-    """Count the GPUs that PyTorch will see: device files, the CUDA_VISIBLE_DEVICES mask, torch's own build."""
+    """Count the GPUs that PyTorch will see, by device files, CUDA_VISIBLE_DEVICES and torch's own build."""
     environ = os.environ if environ is None else environ
     if torch_without_cuda():
         return Gpus(0, "the installed PyTorch is built without CUDA")
@@ -72,7 +83,7 @@ def visible_gpus(root: Path = Path("/"), environ: Mapping[str, str] | None = Non
         return Gpus(0, f"CUDA_VISIBLE_DEVICES={mask!r} hides every GPU")
     shown = 0
     for name in names:  # CUDA stops at the first entry that names no device
-        if name.lower() in _HIDDEN or (name.isdigit() and len(files) and int(name) >= _highest(files) + 1):
+        if name.lower() in _HIDDEN or (name.isdigit() and files and int(name) > _highest(files)):
             break
         shown += 1
     return Gpus(shown) if shown else Gpus(0, f"CUDA_VISIBLE_DEVICES={mask!r} names no GPU of this machine")

@@ -1,4 +1,4 @@
-"""The command line shared by the commands that run models, and the checks that come before anything is touched."""
+"""The command line of the commands that run models, and its checks, before anything is touched."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from env.cpulist import parse_request
 from fastrnns import device as devices
@@ -38,7 +38,7 @@ class BenchOptions:
     executor: str | None
     cuda_pointwise: dict[str, int | None]
     plan: planning.Plan
-    env: str
+    env: Literal["ignore", "check", "apply"]
     strict: bool
     cpus: str | None
     archive: Path | None
@@ -75,7 +75,7 @@ def spellings(name: str) -> tuple[str, ...]:
 
 
 def add_run_flags(parser: argparse.ArgumentParser) -> None:
-    """Declare what every command that runs models has: device, seed, precision of products, the JIT's switches."""
+    """Declare what every command that runs models has: device, seed, products, the JIT's switches."""
     group = parser.add_argument_group("what runs")
     group.add_argument(
         "--device", default="auto", help="auto (the default: a GPU if there is one), cpu, cuda or cuda:N"
@@ -109,7 +109,7 @@ def add_machine_flags(parser: argparse.ArgumentParser) -> None:
         "--env",
         choices=("ignore", "check", "apply"),
         default="check",
-        help="the machine: look at it and pin the workers (check, the default), bring it into its stable state"
+        help="the machine: look at it and pin the workers (check, the default), make it stable"
         " and put it back (apply), or neither (ignore)",
     )
     group.add_argument("--strict", action="store_true", help="exit 3 when the machine is not stable")
@@ -173,14 +173,14 @@ def _add_measuring_flags(made: argparse.ArgumentParser) -> None:
         "--processes",
         type=int,
         metavar="N",
-        help=f"fresh processes (default: {planning.PROCESSES}, up to {planning.MOST_PROCESSES} while imprecise)",
+        help=f"fresh processes (default: {planning.PROCESSES}; {planning.MOST_PROCESSES} while imprecise)",
     )
     group.add_argument(
         "--precision",
         type=float,
         default=planning.PRECISION * 100,
         metavar="PERCENT",
-        help="stop when the 95%% interval of the median is this narrow, to either side (default: %(default)g)",
+        help="stop when the 95%% interval of the median is this narrow to either side (default: %(default)g)",
     )
     group.add_argument(
         "--budget",
@@ -252,9 +252,9 @@ def chosen_models(args: argparse.Namespace) -> tuple[list[str], set[str]]:
             runner.lookup(name, group)
     groups = args.group or [group for group in named if named[group]] or list(named)
     chosen: list[str] = []
-    for group in named:
+    for group, names in named.items():
         if group in groups:
-            chosen += named[group] or runner.DEFAULT[group]
+            chosen += names or runner.DEFAULT[group]
     if args.variable_lstms:
         chosen += runner.VARIABLE
     asked = {name for names in named.values() for name in names or ()}

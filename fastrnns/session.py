@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from env.errors import EnvError
 from env.hold import Held, hold
+from env.watch import Watch
 from fastrnns import runner
-from fastrnns.errors import MachineError
+from fastrnns.errors import HarnessError
 from fastrnns.interrupts import Interrupts, interruptible
 from fastrnns.measure.conduct import Conductor, Outcome
 from fastrnns.measure.process import Child
@@ -21,7 +23,7 @@ from fastrnns.options import BenchOptions
 
 WORKER = "fastrnns.measure.worker"
 SAME_WORK = "same forward and backward work"  # what the registry says of models that need no caution
-FAILED, UNSTABLE, INTERRUPTED = 1, 3, 130
+FAILED, INTERRUPTED = 1, 130
 FACTS_SECONDS = 30.0  # longest wait for the fingerprint before the first iteration
 
 
@@ -31,6 +33,7 @@ class Run:
 
     record: dict[str, Any]
     exit_code: int = 0
+    trouble: str = ""  # what ended the run before its time, or spoilt it afterwards
     path: Path | None = None
 
 
@@ -40,23 +43,22 @@ class Watched:
 
     facts: list[dict[str, Any]] = field(default_factory=list)
     disturbances: list[dict[str, Any]] = field(default_factory=list)
-    current: Any = None
+    current: Watch | None = None
 
     def begin(self, held: Held, pid: int) -> None:
         """Watch one process from now on."""
         self.end()
-        watch = getattr(held, "watch", None)
-        self.current = watch(pid) if callable(watch) else None
-        if self.current is not None:
-            self.current.start()
+        if held.mode != "ignore":
+            self.current = held.watch(pid).start()
 
     def end(self) -> None:
         """Stop watching, and keep what was seen."""
         if self.current is None:
             return
         self.current.stop()
-        self.facts.append(self.current.facts())
-        self.disturbances += self.current.disturbances()
+        facts = self.current.facts()
+        self.disturbances += facts.pop("disturbances")  # the record keeps them once, for all processes
+        self.facts.append(facts)
         self.current = None
 
 
@@ -79,49 +81,43 @@ class Background:
         return self._answer
 
 
-def run(options: BenchOptions, say: Callable[[str], None]) -> Run:
+def run(options: BenchOptions) -> Run:
     """Do what the options ask for. What was measured is kept whatever happens after it."""
     from fastrnns.archive import record as records
 
     started = time.monotonic()
     record = records.new("bench", options.argv, options.problem.as_dict(), options.recorded())
     watched = Watched()
+    outcome = Outcome({})
+    trouble: HarnessError | EnvError | None = None
     with interruptible() as interrupts:
-        gpu = options.device.index
-        with hold(options.env, cpus=options.cpus, strict=options.strict, gpu=gpu) as held:
-            refuse_unstable(options, held)
-            background = Background(lambda: slow_work(options, held.before))
-            outcome = measure(options, held, watched, background, interrupts)
-        facts = background.wait(FACTS_SECONDS)
+        try:
+            gpu = options.device.nvml_index()
+            with hold(options.env, cpus=options.cpus, strict=options.strict, gpu=gpu) as held:
+                background = Background(lambda: slow_work(options, held.before))
+                measure(options, held, watched, background, interrupts=interrupts, outcome=outcome)
+        except (HarnessError, EnvError) as error:  # the machine moved under --strict, say
+            if not outcome.something:
+                raise
+            trouble = error  # what was measured is kept all the same
         fill(record, options, outcome, held, watched)
-        exit_code = code_of(record, options, held, interrupts)
+        exit_code = code_of(record, options, interrupts, trouble)
         record["exit_code"] = exit_code
         record["verdict"] = records.verdict(
             record["environment"], record["results"], record["options"], kind="bench", exit_code=exit_code
         )
-        if options.archive is not None and facts is not None:
+        facts = background.wait(FACTS_SECONDS)
+        if facts is not None:
             from env import fingerprint
 
             record["fingerprint"] = fingerprint.complete(facts, outcome.hellos[0] if outcome.hellos else None)
         record["duration_s"] = round(time.monotonic() - started, 3)
-        done = Run(record, exit_code)
+        done = Run(record, exit_code, str(trouble or ""))
         if options.archive is not None:
             from fastrnns.archive.store import Archive
 
             done.path = Archive(options.archive).write(record)
     return done
-
-
-def refuse_unstable(options: BenchOptions, held: Held) -> None:
-    """Under --strict, end before measuring on a machine that is not stable."""
-    if not options.strict:
-        return
-    wrong = [step for step in held.before if step["status"] != "stable"]
-    if wrong or not held.before:
-        named = ", ".join(f"{step['name']} {step['status']}" for step in wrong[:4]) or "it was not checked"
-        raise MachineError(
-            f"--strict: the machine is not stable ({named}); `python -m env check` says what to do"
-        )
 
 
 def slow_work(options: BenchOptions, steps: list[dict[str, Any]]) -> dict[str, Any] | None:
@@ -141,8 +137,14 @@ def slow_work(options: BenchOptions, steps: list[dict[str, Any]]) -> dict[str, A
 
 
 def measure(
-    options: BenchOptions, held: Held, watched: Watched, background: Background, interrupts: Interrupts
-) -> Outcome:
+    options: BenchOptions,
+    held: Held,
+    watched: Watched,
+    background: Background,
+    *,
+    interrupts: Interrupts,
+    outcome: Outcome,
+) -> None:
     """Run the processes inside the held machine, with progress on stderr."""
     from fastrnns.present.progress import progress_on
 
@@ -161,8 +163,9 @@ def measure(
     def hello(child: Child, _event: dict[str, Any]) -> None:
         background.wait(FACTS_SECONDS)  # nothing of ours runs beside the iterations
         if options.env != "ignore":
-            place = held.verify(child.pid)
-            held.shield["verified"] = bool(place["ok"]) and held.shield.get("verified") is not False
+            place = held.verify(child.pid)  # again: importing torch starts threads and may move them
+            held.shield["verified"] = place["ok"]
+            held.reasons += [text for text in place["problems"] if text not in held.reasons]
         watched.begin(held, child.pid)
 
     conductor = Conductor(
@@ -187,7 +190,7 @@ def measure(
         interrupted=lambda: interrupts.requested,
     )
     try:
-        return conductor.run()
+        conductor.run(outcome)
     finally:
         shown.close()
 
@@ -250,19 +253,24 @@ def fill(
 
 
 def caution(model: runner.Model) -> str:
-    """What to keep in mind when this model's time is set beside another's; empty where it does the same work."""
+    """What to keep in mind when this time is set beside another's; empty where it is the same work."""
     note = model.comparable_note
     return "" if note == SAME_WORK or "yardstick" in note else note
 
 
-def code_of(record: dict[str, Any], options: BenchOptions, held: Held, interrupts: Interrupts) -> int:
+def code_of(
+    record: dict[str, Any],
+    options: BenchOptions,
+    interrupts: Interrupts,
+    trouble: HarnessError | EnvError | None,
+) -> int:
     """The exit code that the run earned."""
     if record["options"]["interrupted"] or interrupts.requested:
         return INTERRUPTED
+    if trouble is not None:
+        return trouble.exit_code
     chosen = [result for result in record["results"] if result["model"] in options.models]
-    if any(result["status"] != "ok" for result in chosen):
-        return FAILED
-    return UNSTABLE if options.strict and held.drift else 0
+    return FAILED if any(result["status"] != "ok" for result in chosen) else 0
 
 
 def exported(record: dict[str, Any], form: str) -> Iterator[str]:

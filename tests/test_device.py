@@ -62,3 +62,10 @@ def test_a_mask_hides_gpus(machine, mask, count):
 def test_a_torch_without_cuda_sees_no_gpu(machine, monkeypatch):
     monkeypatch.setattr(device, "torch_without_cuda", lambda: True)
     assert machine(1) == Gpus(0, "the installed PyTorch is built without CUDA")
+
+
+def test_nvml_is_asked_about_the_gpu_behind_the_mask():
+    assert Device("cpu").nvml_index({}) is None
+    assert Device("cuda", 1).nvml_index({}) == 1
+    assert Device("cuda", 1).nvml_index({"CUDA_VISIBLE_DEVICES": "5,3"}) == 3
+    assert Device("cuda", 0).nvml_index({"CUDA_VISIBLE_DEVICES": "GPU-abc"}) is None

@@ -10,7 +10,7 @@ NANOSECONDS_PER_MILLISECOND = 1e6
 
 
 class Clock(Protocol):
-    """Marks moments in the stream of work; how far apart two of them are is known once the work has settled."""
+    """Marks moments in the stream of work; how far apart two are is known once the work has settled."""
 
     def mark(self) -> Any:
         """Mark this moment, at no cost that the work would feel."""
@@ -50,7 +50,11 @@ class CudaClock:
         self._device = torch.device(device)  # cuda:1 is a GPU like cuda:0
         self._synchronize = torch.cuda.synchronize
         self._stream = torch.cuda.current_stream
-        self._events = itertools.cycle([torch.cuda.Event(enable_timing=True) for _ in range(self.EVENTS)])
+        self._events = itertools.cycle([self._event(torch) for _ in range(self.EVENTS)])
+
+    @staticmethod
+    def _event(torch: Any) -> Any:
+        return torch.cuda.Event(enable_timing=True)
 
     def mark(self) -> Any:
         """Record an event behind the work that was launched so far."""

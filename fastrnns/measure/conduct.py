@@ -1,4 +1,4 @@
-"""The conductor: fresh processes one after the other, the models taking turns in them, their samples gathered."""
+"""The conductor: fresh processes one after the other, models taking turns in them, samples gathered."""
 
 from __future__ import annotations
 
@@ -111,6 +111,11 @@ class Outcome:
     hellos: list[dict[str, Any]] = field(default_factory=list)
     interrupted: bool = False
 
+    @property
+    def something(self) -> bool:
+        """Whether anything was timed."""
+        return any(any(model.forward.samples) for model in self.models.values())
+
 
 @dataclass(frozen=True)
 class Conductor:
@@ -121,15 +126,17 @@ class Conductor:
     torchscript: Collection[str]
     job: dict[str, Any]  # all of it but the models
     spawn: Callable[[], ChildLike]
-    on_hello: Callable[[ChildLike, dict[str, Any]], None] = lambda child, hello: None
+    on_hello: Callable[[ChildLike, dict[str, Any]], None] = lambda _child, _hello: None
     on_process_end: Callable[[], None] = lambda: None
-    on_event: Callable[[dict[str, Any]], None] = lambda event: None
+    on_event: Callable[[dict[str, Any]], None] = lambda _event: None
     on_tick: Callable[[], None] = lambda: None
     interrupted: Callable[[], bool] = lambda: False
 
-    def run(self) -> Outcome:
-        """Measure until nothing is due; what was measured is kept whatever happens to a later process."""
-        outcome = Outcome({name: Measured(name) for name in self.names})
+    def run(self, outcome: Outcome | None = None) -> Outcome:
+        """Measure until nothing is due; what was measured is in `outcome` whatever happens later."""
+        if outcome is None:
+            outcome = Outcome({})
+        outcome.models |= {name: Measured(name) for name in self.names}
         process = 0
         while not outcome.interrupted:
             todo = self._due(process, outcome)

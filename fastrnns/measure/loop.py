@@ -1,4 +1,4 @@
-"""One model in one process: warm up, time iterations, stream them out. Nothing but the model in a timed region."""
+"""One model in one process: warm up, time, stream out. A timed region holds nothing but the model."""
 
 from __future__ import annotations
 
@@ -19,11 +19,25 @@ COLLECT_EVERY = 1000  # iterations of a long fixed run, for what a model leaves 
 class Measurable(Protocol):
     """What is measured of a ModelDef."""
 
-    inputs: Any
-    params: Iterable[Any]
-    forward: Callable[..., Any]
-    backward_setup: Callable[..., Any] | None
-    backward: Callable[..., Any] | None
+    @property
+    def inputs(self) -> Any:
+        """The arguments of forward."""
+
+    @property
+    def params(self) -> Iterable[Any]:
+        """Every tensor that gets a gradient."""
+
+    @property
+    def forward(self) -> Callable[..., Any]:
+        """The forward."""
+
+    @property
+    def backward_setup(self) -> Callable[..., Any] | None:
+        """Make the arguments of backward from what forward returned."""
+
+    @property
+    def backward(self) -> Callable[..., Any] | None:
+        """The backward; None where the model has none."""
 
 
 @dataclass
@@ -44,7 +58,7 @@ class Ended:
 
 
 def iterate(model: Measurable, clock: Clock) -> tuple[int, float, float | None]:
-    """One iteration: when it started, its forward and its backward in milliseconds (None: it has no backward).
+    """One iteration: when it started, its forward and backward in milliseconds (None: it has no backward).
 
     The forward region is the call of `forward` alone, the backward region the call of `backward` alone; the
     incoming gradient is made between the two and gradients are dropped after both, as upstream does.
@@ -88,6 +102,7 @@ def measure(
     model: Measurable,
     clock: Clock,
     rule: plan.Rule,
+    *,
     emit: Callable[[dict[str, Any]], None],
     stopped: Callable[[], bool] = lambda: False,
     spent_s: Callable[[], float] | None = None,

@@ -1,4 +1,4 @@
-"""How many processes, how long to warm up, when to stop: pure decisions over times already measured. No torch."""
+"""How many processes, how long to warm up, when to stop: pure decisions over measured times. No torch."""
 
 from __future__ import annotations
 

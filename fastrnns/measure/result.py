@@ -1,4 +1,4 @@
-"""From what the processes said to what the record holds: one result a model, its summaries and its marks. Pure."""
+"""From what the processes said to what the record holds: one result a model, with its marks. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The worker's end of the pipe to its parent: one JSON object a line, on private copies of stdin and stdout.
 
 File descriptor 1 is pointed at stderr and 0 at nothing as soon as the wire opens, so that what a library
-prints cannot corrupt an event and a debugger cannot eat a message. A worker whose parent is gone ends by itself.
+prints cannot corrupt an event and a debugger cannot eat a message. A worker whose parent is gone ends.
 """
 
 from __future__ import annotations

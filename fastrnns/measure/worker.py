@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 import sys
@@ -145,13 +144,13 @@ def run_model(torch: Any, job: dict[str, Any], name: str, rule: plan.Rule, devic
                 modeldef,
                 clock_for(device),
                 rule,
-                wire.emit,
-                _Stop.check,
-                lambda: time.monotonic() - started,
+                emit=wire.emit,
+                stopped=_Stop.check,
+                spent_s=lambda: time.monotonic() - started,
             )
         del modeldef
     except Exception as error:
-        traceback.print_exc()  # to stderr: the parent keeps its tail for the record, a person sees one sentence
+        traceback.print_exc()  # to stderr: the parent keeps its tail, a person sees one sentence
         wire.emit({"event": "model_failed", "model": name, "status": "failed", "error": one_line(error)})
         if any(mark in str(error) for mark in _LOST):
             return False

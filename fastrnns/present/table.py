@@ -80,7 +80,9 @@ def reference(result: Mapping[str, Any], by_name: Mapping[str, Any]) -> str | No
     """The model that this one's time may be set against, where it ran too."""
     model = runner.REGISTRY.get(result["model"])
     name = model.comparable_with if model is not None else None
-    return name if name in by_name and by_name[name]["status"] == "ok" and result["status"] == "ok" else None
+    if name is None or name not in by_name:
+        return None
+    return name if by_name[name]["status"] == "ok" and result["status"] == "ok" else None
 
 
 def ratio(result: Mapping[str, Any], by_name: Mapping[str, Mapping[str, Any]], phase: str) -> str:

@@ -1,0 +1,201 @@
+import pytest
+
+from fastrnns.measure.conduct import Conductor, Measured
+from fastrnns.measure.plan import Plan
+from fastrnns.measure.process import ChildDied
+
+
+class FakeChild:
+    """Plays events; an exception among them is raised, as a dead process is."""
+
+    pid = 1
+
+    def __init__(self, script):
+        self.script = script
+        self.sent = []
+        self.stopped = False
+
+    def send(self, message):
+        self.sent.append(message)
+        if "models" in message:
+            self.events = iter(self.script([name for name, _ in message["models"]]))
+
+    def receive(self, timeout=None):
+        event = next(self.events)
+        if isinstance(event, Exception):
+            raise event
+        return event
+
+    def stop(self):
+        self.stopped = True
+
+
+def timed(name, values, backward=None):
+    yield {"event": "model_start", "model": name}
+    yield {"event": "ready", "model": name, "backend": "fake", "built_s": 0.5, "notes": []}
+    yield samples(name, "warmup", [9.0])
+    yield samples(name, "timed", values, backward)
+    yield {
+        "event": "model_done",
+        "model": name,
+        "warmup_ended": "steady",
+        "timed_ended": "precise",
+        "spent_s": 1.0,
+    }
+
+
+def samples(name, phase, values, backward=None):
+    backward = [2 * value for value in values] if backward is None else backward
+    return {
+        "event": "iterations", "model": name, "phase": phase,
+        "forward_ms": values, "backward_ms": backward, "started_ns": list(range(len(values))),
+    }  # fmt: skip
+
+
+def healthy(names):
+    yield {"event": "hello", "threads": 1}
+    for name in names:
+        yield from timed(name, [1.0, 1.1, 1.2])
+    yield {"event": "done"}
+
+
+def conduct(names, scripts, plan=None, **hooks):
+    children = []
+    remaining = iter(scripts)
+
+    def spawn():
+        children.append(FakeChild(next(remaining)))
+        return children[-1]
+
+    plan = plan or Plan(processes=len(scripts), most_processes=len(scripts))
+    outcome = Conductor(plan=plan, names=names, torchscript=(), job={"seed": 0}, spawn=spawn, **hooks).run()
+    assert all(child.stopped for child in children)
+    return outcome, children
+
+
+def test_models_take_turns_and_their_place_is_kept():
+    outcome, children = conduct(["a", "b"], [healthy, healthy])
+    assert [[name for name, _ in child.sent[0]["models"]] for child in children] == [["a", "b"], ["b", "a"]]
+    assert outcome.models["a"].order == [{"process": 0, "position": 0}, {"process": 1, "position": 1}]
+    assert outcome.models["b"].forward.samples == [[1.0, 1.1, 1.2]] * 2
+    assert outcome.models["b"].backward.warmup == [[18.0]] * 2
+    assert len(outcome.hellos) == 2
+
+
+def test_nothing_is_measured_before_the_parent_is_ready():
+    seen = []
+    _, children = conduct(["a"], [healthy], on_hello=lambda child, hello: seen.append(list(child.sent)))
+    assert len(seen[0]) == 1  # the job
+    assert children[0].sent[1] == {"go": True}
+
+
+def test_the_time_to_the_first_iteration_is_kept():
+    outcome, _ = conduct(["a"], [healthy])
+    assert outcome.models["a"].cold_start_ms == [500 + 9 + 18]
+
+
+def test_upstream_fault_4_a_model_that_raises_is_a_result_and_the_others_run():
+    def script(names):
+        yield {"event": "hello"}
+        yield {"event": "model_start", "model": "a"}
+        yield {"event": "model_failed", "model": "a", "status": "failed", "error": "ValueError: no"}
+        yield from timed("b", [1.0])
+        yield {"event": "done"}
+
+    outcome, children = conduct(["a", "b"], [script, healthy])
+    assert (outcome.models["a"].status, outcome.models["a"].error) == ("failed", "ValueError: no")
+    assert len(outcome.models["b"].forward.samples) == 2
+    assert [name for name, _ in children[1].sent[0]["models"]] == ["b"]  # what failed is not tried again
+
+
+def test_a_worker_that_dies_costs_its_model_only_and_the_rest_run_in_a_fresh_process():
+    def dies(names):
+        yield {"event": "hello"}
+        yield from timed("a", [1.0])
+        yield {"event": "model_start", "model": "b"}
+        yield {"event": "ready", "model": "b", "backend": "fake", "built_s": 0.1}
+        yield samples("b", "timed", [7.0])
+        yield ChildDied(-11, "")
+
+    events = []
+    outcome, children = conduct(
+        ["a", "b", "c"], [dies, healthy], Plan(processes=1, most_processes=1), on_event=events.append
+    )
+    assert "SIGSEGV" in outcome.models["b"].error
+    assert outcome.models["b"].forward.samples == [[7.0]]  # what it measured is kept
+    assert outcome.models["c"].order == [{"process": 0, "position": 2}]
+    assert [name for name, _ in children[1].sent[0]["models"]] == ["c"]
+    assert any(event["event"] == "model_failed" and event["model"] == "b" for event in events)
+
+
+def test_a_worker_that_cannot_start_fails_every_model_once():
+    def dead(names):
+        yield ChildDied(1, "ImportError: libtorch.so: cannot open shared object file\n")
+
+    outcome, children = conduct(["a", "b"], [dead], Plan(processes=3, most_processes=3))
+    assert len(children) == 1
+    assert all("libtorch" in model.error for model in outcome.models.values())
+
+
+def test_an_interruption_loses_no_finished_model():
+    asked = []
+
+    def script(names):
+        yield {"event": "hello"}
+        yield from timed("a", [1.0])
+        asked.append(True)
+        yield {"event": "model_start", "model": "b"}
+        raise AssertionError("it was asked for more")
+
+    outcome, _ = conduct(["a", "b"], [script], interrupted=lambda: bool(asked))
+    assert outcome.interrupted
+    assert outcome.models["a"].forward.samples == [[1.0]]
+    assert outcome.models["b"].forward.samples == []
+
+
+def test_silence_is_time_for_the_display():
+    ticks = []
+
+    def slow(names):
+        yield {"event": "hello"}
+        yield None
+        yield from timed("a", [1.0])
+        yield {"event": "done"}
+
+    conduct(["a"], [slow], on_tick=lambda: ticks.append(1))
+    assert ticks == [1]
+
+
+def test_processes_are_added_while_the_interval_is_wide():
+    wide = iter([1.0, 2.0, 3.0, 1.5, 2.5])
+
+    def script(names):
+        yield {"event": "hello"}
+        yield from timed("a", [next(wide)] * 6)
+        yield {"event": "done"}
+
+    outcome, children = conduct(["a"], [script] * 5, Plan())
+    assert len(children) == 5
+    assert outcome.models["a"].left_out == "cap"
+    _, few = conduct(["a"], [healthy] * 5, Plan())
+    assert len(few) == 3
+
+
+def test_the_first_cause_of_a_failure_stays():
+    model = Measured("a")
+    model.fail("failed", "first")
+    model.fail("unsupported", "second")
+    assert (model.status, model.error) == ("failed", "first")
+    assert model.spent(torchscript=False) is None
+
+
+@pytest.mark.parametrize("ending", [EOFError(), ChildDied(0, "")])
+def test_a_worker_that_ends_too_early_is_a_failure_even_with_status_0(ending):
+    def script(names):
+        yield {"event": "hello"}
+        yield {"event": "model_start", "model": "a"}
+        yield ending
+
+    outcome, _ = conduct(["a"], [script])
+    assert outcome.models["a"].status == "failed"
+    assert outcome.models["a"].error

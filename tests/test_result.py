@@ -1,0 +1,100 @@
+import pytest
+
+from fastrnns.measure.conduct import Measured, Phase
+from fastrnns.measure.plan import Plan
+from fastrnns.measure.result import excluded_by, result_of
+
+LATE = [1.85, 0.45] + [0.043] * 98
+
+
+def measured(samples, backward=None, **facts):
+    backward = backward if backward is not None else [[2 * value for value in series] for series in samples]
+    return Measured(
+        "jit",
+        forward=Phase(samples, [[] for _ in samples]),
+        backward=Phase(backward, [[] for _ in samples]),
+        started_ns=[[n * 10_000_000 for n, _ in enumerate(series)] for series in samples],
+        order=[{"process": n, "position": 0} for n, _ in enumerate(samples)],
+        ended=facts.pop("ended", [{"warmup": "fixed", "timed": "fixed"} for _ in samples]),
+        **facts,
+    )
+
+
+def result(model, plan=None, **facts):
+    wanted = {
+        "group": "rnns",
+        "family": "lstm",
+        "dtype": "fp32",
+        "torchscript": True,
+        "has_backward": True,
+        **facts,
+    }
+    return result_of(model, plan=plan or Plan(warmup=2, nloops=100), **wanted)
+
+
+def test_raw_samples_are_kept_and_the_rest_is_derived():
+    found = result(measured([[1.0, 2.0, 3.0]]))
+    assert found["forward"]["samples"] == [[1.0, 2.0, 3.0]]
+    assert (found["forward"]["median"], found["forward"]["unit"], found["forward"]["n"]) == (2.0, "ms", 3)
+    assert found["backward"]["mean"] == 4.0
+    assert found["status"] == "ok"
+
+
+def test_case_D7_one_sample_has_no_deviation_and_says_how_many_there_were():
+    forward = result(measured([[1.5]]))["forward"]
+    assert (forward["std"], forward["ci95"], forward["n"]) == (None, None, 1)
+
+
+def test_case_D8_a_late_specialisation_is_marked_and_its_samples_are_kept():
+    found = result(measured([LATE]))
+    assert "not steady" in found["details"]["marks"]
+    assert found["forward"]["samples"] == [LATE]
+    assert found["forward"]["steady"]["steady"] is False
+    assert found["forward"]["median"] == pytest.approx(0.043)
+
+
+@pytest.mark.parametrize("warmup", [0, 1])
+def test_case_D8_too_little_warmup_for_torchscript_is_marked(warmup):
+    found = result(measured([[1.0] * 20]), Plan(warmup=warmup, nloops=20))
+    assert "too little warm-up" in found["details"]["marks"]
+    assert "too little warm-up" not in result(measured([[1.0] * 20]), torchscript=False)["details"]["marks"]
+
+
+def test_what_was_cut_short_is_marked():
+    found = result(measured([[1.0, 1.0, 1.0]], ended=[{"warmup": "budget", "timed": "budget"}]), Plan())
+    assert "cut short" in found["details"]["marks"]
+    assert any("budget of 45 s" in note for note in found["notes"])
+
+
+def test_upstream_fault_16_the_backend_that_ran_is_named():
+    assert result(measured([[1.0]], backend="oneDNN 3.12"))["backend"] == "oneDNN 3.12"
+
+
+def test_a_model_without_backward_has_null_there():
+    assert result(measured([[1.0]], backward=[[]]), has_backward=False)["backward"] is None
+
+
+def test_a_backward_that_was_due_and_did_not_come_is_not_null():
+    assert result(measured([[1.0]], backward=[[]]))["backward"]["n"] == 0
+
+
+def test_a_model_that_was_never_reached_says_so():
+    found = result(Measured("jit"), interrupted=True)
+    assert (found["status"], found["error"]) == ("failed", "interrupted before it was measured")
+
+
+def test_a_failed_model_keeps_what_it_measured():
+    found = result(measured([[1.0, 1.0]], status="failed", error="worker died"))
+    assert (found["status"], found["error"]) == ("failed", "worker died")
+    assert found["forward"]["n"] == 2
+
+
+def test_disturbed_iterations_are_left_out_for_their_cause_and_counted():
+    model = measured([[1.0] * 9 + [50.0]])
+    assert excluded_by(model, [])[0] == [[]]
+    disturbances = [{"from_ns": 91_000_000, "to_ns": 93_000_000, "cause": "steal"}]
+    found = result(model, disturbances=disturbances)
+    assert found["forward"]["excluded"] == [[9]]
+    assert found["forward"]["n"] == 9
+    assert found["forward"]["samples"][0][-1] == 50.0
+    assert "1 disturbed" in found["details"]["marks"]
