@@ -134,8 +134,11 @@ def _read_partials(source, maker, mark, NT: tl.constexpr, BP: tl.constexpr, NP: 
 
 
 @triton.jit
-def _product(a, w, acc, SWAP: tl.constexpr):
+def _product(a, w, acc, SWAP: tl.constexpr, PHASE: tl.constexpr):
     """acc + a (BT, K) times w (N, K) transposed, with acc kept as (N, BT) where SWAP."""
+    if PHASE != 0:  # the interpreter cannot multiply bf16
+        a = a.to(tl.float32)
+        w = w.to(tl.float32)
     if SWAP:
         acc = tl.dot(w, tl.trans(a), acc)
     else:
@@ -263,12 +266,12 @@ def lstm_forward(  # noqa: PLR0917
         for c in tl.static_range(NK):
             a = _low_operand(words[c], OP)
             b = _high_operand(words[c], OP)
-            acc = _product(a, first[c], acc, SWAP)
+            acc = _product(a, first[c], acc, SWAP, PHASE)
             if PARTS == 1:
-                acc2 = _product(b, second[c], acc2, SWAP)
+                acc2 = _product(b, second[c], acc2, SWAP, PHASE)
             else:
-                acc2 = _product(a, second[c], acc2, SWAP)
-                acc3 = _product(b, first[c], acc3, SWAP)
+                acc2 = _product(a, second[c], acc2, SWAP, PHASE)
+                acc3 = _product(b, first[c], acc3, SWAP, PHASE)
         if PARTS == 2:
             acc2 = (acc2 + acc3) * (1.0 / LOW)
         if SWAP:
@@ -513,23 +516,23 @@ def lstm_backward(  # noqa: PLR0917
                     acc = tl.zeros((BN, BT), tl.float32)
                 else:
                     acc = tl.zeros((BT, BN), tl.float32)
-                acc = _product(hi0, tl.trans(w_first[c]), acc, SWAP)
-                acc = _product(hi1, tl.trans(w_first[NN + c]), acc, SWAP)
-                acc = _product(hi2, tl.trans(w_first[2 * NN + c]), acc, SWAP)
-                acc = _product(hi3, tl.trans(w_first[3 * NN + c]), acc, SWAP)
+                acc = _product(hi0, tl.trans(w_first[c]), acc, SWAP, PHASE)
+                acc = _product(hi1, tl.trans(w_first[NN + c]), acc, SWAP, PHASE)
+                acc = _product(hi2, tl.trans(w_first[2 * NN + c]), acc, SWAP, PHASE)
+                acc = _product(hi3, tl.trans(w_first[3 * NN + c]), acc, SWAP, PHASE)
                 if PARTS == 2:
                     if SWAP:
                         fine = tl.zeros((BN, BT), tl.float32)
                     else:
                         fine = tl.zeros((BT, BN), tl.float32)
-                    fine = _product(hi0, tl.trans(w_second[c]), fine, SWAP)
-                    fine = _product(hi1, tl.trans(w_second[NN + c]), fine, SWAP)
-                    fine = _product(hi2, tl.trans(w_second[2 * NN + c]), fine, SWAP)
-                    fine = _product(hi3, tl.trans(w_second[3 * NN + c]), fine, SWAP)
-                    fine = _product(lo0, tl.trans(w_first[c]), fine, SWAP)
-                    fine = _product(lo1, tl.trans(w_first[NN + c]), fine, SWAP)
-                    fine = _product(lo2, tl.trans(w_first[2 * NN + c]), fine, SWAP)
-                    fine = _product(lo3, tl.trans(w_first[3 * NN + c]), fine, SWAP)
+                    fine = _product(hi0, tl.trans(w_second[c]), fine, SWAP, PHASE)
+                    fine = _product(hi1, tl.trans(w_second[NN + c]), fine, SWAP, PHASE)
+                    fine = _product(hi2, tl.trans(w_second[2 * NN + c]), fine, SWAP, PHASE)
+                    fine = _product(hi3, tl.trans(w_second[3 * NN + c]), fine, SWAP, PHASE)
+                    fine = _product(lo0, tl.trans(w_first[c]), fine, SWAP, PHASE)
+                    fine = _product(lo1, tl.trans(w_first[NN + c]), fine, SWAP, PHASE)
+                    fine = _product(lo2, tl.trans(w_first[2 * NN + c]), fine, SWAP, PHASE)
+                    fine = _product(lo3, tl.trans(w_first[3 * NN + c]), fine, SWAP, PHASE)
                     acc = acc + fine * (1.0 / LOW)
                 _put_partial(acc, scale, box, c * BN + kk, jt, mark, NT, BT, HB, NN * BN == NT * HB, SCALED, SWAP)
             tl.store(dgates + at, di, mask=live)

@@ -67,8 +67,10 @@ def backward_bytes(hidden: int, tiles: Tiles, parts: int) -> int:
 
 
 def best_chunk(length: int, largest: int) -> int:
-    """The chunk that pads `length` least; of equals the largest."""
-    sizes = [c for c in (16, 32, 64, 128, 256) if c <= largest]
+    """The chunk of 64 or more that pads `length` least, of equals the largest; short lengths are one chunk."""
+    if length <= largest:
+        return max(16, power_of_two(length))
+    sizes = [c for c in (64, 128, 256) if c <= largest]
     return min(sizes, key=lambda c: (ceil_div(length, c) * c, -c))
 
 
@@ -94,9 +96,9 @@ def choose(hidden: int, batch: int, parts: int, processors: int, shared: int = S
     groups = processors // units
     chosen = None
     for batch_tile in (16, 32, 64):
-        warps = 4 if batch_tile == 16 and hidden <= 512 and parts == 1 else 8
-        forward = _forward_tiles(hidden, batch_tile, parts, warps)
-        backward = _backward_tiles(hidden, batch_tile, parts, warps)
+        small = batch_tile == 16 and hidden <= 512
+        forward = _forward_tiles(hidden, batch_tile, parts, 4 if small and parts == 1 else 8)
+        backward = _backward_tiles(hidden, batch_tile, parts, 4 if small else 8)
         need = max(forward_bytes(hidden, forward, parts), backward_bytes(hidden, backward, parts))
         if need > shared:
             break
