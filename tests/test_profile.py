@@ -152,3 +152,38 @@ def test_nothing_of_the_profiler_is_imported_outside_of_it(command):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.cuda
+def test_on_a_gpu_a_profile_counts_kernels_and_names_cudnns_algorithm(tmp_path):
+    done = run(
+        "--rnns",
+        "cudnn",
+        "jit",
+        "--seqLength",
+        "20",
+        "--device",
+        "cuda",
+        "--archive",
+        str(tmp_path),
+        "--json",
+    )
+    assert done.returncode == 0, done.stderr
+    cudnn, jit = json.loads(done.stdout)["results"]
+    assert cudnn["profile"]["forward"]["cudnn_algorithm"]["algorithm"] in {"STANDARD", "PERSIST_STATIC"}
+    for result in (cudnn, jit):
+        for phase in ("forward", "backward"):
+            facts = result["profile"][phase]
+            assert 0 < facts["busy_share"] <= 1
+            assert facts["kernels"]["per_step"] > 0
+            assert facts["memory_peak_bytes"] > 0
+            assert 0 < facts["roofline"]["limit"]["share"] < 1
+
+
+@pytest.mark.cuda
+def test_on_a_gpu_a_grid_barrier_costs_microseconds():
+    from fastrnns.profiling import ceilings
+
+    _, found = ceilings.measure("cuda")
+    assert 1e-7 < found["grid_barrier_s"] < 1e-4
+    assert found["matrix_flops_per_s"]["bf16"] > found["matrix_flops_per_s"]["fp32"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from env.privilege import Privilege
 from env.sysfs import Files
 from fastrnns.archive import record as records
 from fastrnns.archive.store import Archive
-from fastrnns.errors import HarnessError, MachineError
+from fastrnns.errors import HarnessError
 from fastrnns.profiling import ceilings, sampling, session
 from fastrnns.profiling import files as beside
 from fastrnns.profiling.plan import Plan
@@ -39,6 +40,7 @@ class Run:
     known: dict[str, Any] | None = None  # the ceilings
     facts: dict[str, Any] = field(default_factory=dict)  # of the fingerprint
     surroundings: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
 
     @property
@@ -49,31 +51,36 @@ class Run:
     def hold(self, *, cpus: str | None, strict: bool, roofline: bool | None) -> None:
         """Profile on the held machine; afterwards it is as it was, and what was seen of it is here."""
         gpu = int(self.plan.device.partition(":")[2] or 0) if self.plan.device_type == "cuda" else None
-        notes: list[str] = []
-        with hold(self.mode, cpus=cpus, strict=strict, gpu=gpu) as held:
-            refuse_unstable(held, strict=strict)
-            with ExitStack() as stack:
-                if self.mode == "apply":
-                    files = Files("/")
-                    note = stack.enter_context(sampling.raised(files, Privilege(files)))
-                    notes += [note] if note else []
-                collecting = threading.Thread(
-                    target=lambda: self.facts.update(fingerprint.collect(steps=held.before)), daemon=True
+        with ExitStack() as stack:
+            # Without the step that lowers the perf sampling limit; where it is lowered already, see below.
+            held = stack.enter_context(
+                hold(
+                    self.mode, cpus=cpus, strict=strict, gpu=gpu, command="profile", skip=frozenset({"perf"})
                 )
-                collecting.start()
-                place = session.Place(self.folder, held.adopt, held.cpus or None, self.interrupted)
-                session.run(self.plan, place, say=self.say, finished=self.done)
-                collecting.join(FACTS_SECONDS)
-                if not self.interrupted():
-                    self._ceilings(place, roofline)
+            )
+            if self.mode == "apply":
+                files = Files("/")
+                note = stack.enter_context(sampling.raised(files, Privilege(files)))
+                self.notes += [note] if note else []
+            collecting = threading.Thread(
+                target=lambda: self.facts.update(fingerprint.collect(steps=held.before)), daemon=True
+            )
+            collecting.start()
+            adopt = functools.partial(watched, held)
+            place = session.Place(self.folder, adopt, held.cpus or None, self.interrupted)
+            session.run(self.plan, place, say=self.say, finished=self.done)
+            collecting.join(FACTS_SECONDS)
+            if not self.interrupted():
+                self._ceilings(place, roofline)
         self.surroundings = {
             "mode": self.mode,
             "before": held.before,
             "after": held.after,
             "shield": held.shield or None,
-            "watch": None,
+            "watch": {"processes": [watch.facts() for watch in held.watches]} if held.watches else None,
+            "disturbances": [row for watch in held.watches for row in watch.disturbances()],
             "drift": held.drift,
-            "reasons": [*held.reasons, *notes],
+            "reasons": held.reasons,
         }
 
     def record(self, argv: Sequence[str], exit_code: int) -> dict[str, Any]:
@@ -92,6 +99,7 @@ class Run:
             "environment": self.surroundings,
             "exit_code": exit_code,
             "ceilings": self.known,
+            "notes": self.notes,
             "details": {"tool": {"name": choice.tool, "why": choice.why, "refused": choice.refused}},
             "verdict": records.verdict(
                 self.surroundings, results, self.plan.options(), kind="profile", exit_code=exit_code
@@ -119,12 +127,13 @@ class Run:
             self.say(f"no ceilings: {error}")
 
 
-def refuse_unstable(held: Held, *, strict: bool) -> None:
-    """Under --strict, end before anything runs on a machine that is not stable."""
-    wrong = [step for step in held.before if step["status"] != "stable"]
-    if strict and (wrong or not held.before):
-        named = ", ".join(f"{step['name']} {step['status']}" for step in wrong[:4]) or "it was not checked"
-        raise MachineError(f"--strict: the machine is not stable ({named}); see python -m env check")
+def watched(held: Held, pid: int) -> None:
+    """Put a waiting process onto the bench CPUs, and watch it in place of the one before."""
+    held.adopt(pid)
+    for watch in held.watches:
+        watch.stop()
+    if held.mode != "ignore":
+        held.watch(pid).start()
 
 
 def write(store: Archive, found: dict[str, Any], done: Sequence[Found], folder: Path) -> Path:

@@ -55,8 +55,11 @@ def profile(
     report = folder / f"{name}.ncu-rep"
     done = run(arguments(path, program, report, launches))
     external.report(report, "ncu", done)
-    listed = run([path, "--import", str(report), "--csv", "--page=raw", "--print-units=base"])
-    kernels = parse(listed.output)
+    listing = [path, "--import", str(report), "--csv", "--page=raw", "--print-units=base"]
+    try:
+        kernels = parse(run([*listing, "--nvtx"]).output)  # with the names of the phases
+    except ReportError:
+        kernels = parse(run(listing).output)
     table = folder / f"{name}.kernels.csv"
     with table.open("w", encoding="utf-8", errors="replace", newline="") as file:
         writer = csv.DictWriter(

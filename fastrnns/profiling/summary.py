@@ -171,7 +171,8 @@ def _phase(found: Sequence[Window], steps: int | None) -> dict[str, Any]:
     busy = [_busy(window) for window in found] if kernels else []
     work_us = statistics.median(one["busy_us"] for one in busy) if busy else operators_us
     overhead_us = max(0.0, wall_us - work_us)
-    launches = sum(len(window.launches) for window in found) / count
+    # Other calls of the runtime (events, synchronising) launch nothing.
+    launches = sum("Launch" in event.name for window in found for event in window.launches) / count
     return {
         "iterations": count,
         "steps": steps,

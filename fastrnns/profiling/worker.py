@@ -159,7 +159,7 @@ def traced(
 
 
 def memory_pass(torch: Any, made: Any, clock: Any, device: Any, file: Path) -> dict[str, int] | None:
-    """The most bytes that each phase holds: a GPU's allocator says, else the profiler records it."""
+    """The most bytes that each phase takes: a GPU's allocator says, else the profiler records it."""
     if device.type != "cuda":
         traced(torch, made, clock, device, file, warmup=1, active=1, memory=True)
         return None
@@ -168,9 +168,10 @@ def memory_pass(torch: Any, made: Any, clock: Any, device: Any, file: Path) -> d
     @contextmanager
     def named(phase: str) -> Iterator[None]:
         torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
         yield
         clock.settle()
-        peaks[phase] = torch.cuda.max_memory_allocated(device)
+        peaks[phase] = torch.cuda.max_memory_allocated(device) - before
 
     clock.settle()
     iteration(made, clock, named)
