@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from typing import Any
 
 from fastrnns.archive import record
@@ -16,7 +17,7 @@ STEADY = [
 def phase(*series: list[float], warmup: list[float] | None = None) -> dict[str, Any]:
     """A phase with so many processes."""
     values = sorted(value for one in series for value in one)
-    middle = values[len(values) // 2] if values else None
+    middle = statistics.median(values) if values else None
     return {
         "unit": "ms", "samples": [list(one) for one in series], "warmup": [warmup or [] for _ in series],
         "median": middle, "ci95": None, "mean": middle, "std": None, "min": values[0] if values else None,

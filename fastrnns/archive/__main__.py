@@ -1,4 +1,4 @@
-"""python -m fastrnns.archive: list, show, check and add records; data on stdout, all else on stderr."""
+"""python -m fastrnns.archive: list, show, check, add, export, import; data on stdout, the rest on stderr."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+from fastrnns.archive.export import FORMATS
 from fastrnns.errors import HarnessError, UsageError
 
 DEFAULT = "results"
@@ -91,6 +93,58 @@ def add_records(args: argparse.Namespace) -> int:
     return 0
 
 
+def export_record(args: argparse.Namespace) -> int:
+    """Print a record in another tool's format, and say on stderr what that cannot hold."""
+    from fastrnns.archive import export, store
+
+    found = store.Archive(args.archive).load(args.ref)
+    made = export.export(found, args.format)
+    for remark in made.remarks:
+        print(f"archive: {remark}", file=sys.stderr)
+    data = made.data.encode() if isinstance(made.data, str) else made.data
+    if args.output is not None:
+        _write_out(args, found, data)
+        return 0
+    if isinstance(made.data, bytes) and sys.stdout.isatty():
+        raise UsageError(f"{args.format} is not text; send it to a file with --output FILE or >")
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data if data.endswith(b"\n") or isinstance(made.data, bytes) else data + b"\n")
+    sys.stdout.buffer.flush()
+    return 0
+
+
+def _write_out(args: argparse.Namespace, found: dict[str, Any], data: bytes) -> None:
+    target = Path(args.output)
+    files = {target: data}
+    if args.format == "asv":
+        from fastrnns.archive.export import asv_results
+
+        files = {target / name: text.encode() for name, text in asv_results.tree(found).items()}
+    try:
+        for path, content in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+            print(f"archive: wrote {path}", file=sys.stderr)
+    except OSError as error:
+        raise UsageError(f"{target} cannot be written ({error.strerror}); give another --output") from None
+
+
+def import_file(args: argparse.Namespace) -> int:
+    """Take upstream's output into the archive, with a verdict on what it does not tell."""
+    from fastrnns.archive import imports, store
+
+    archive = store.Archive(args.archive)
+    try:
+        data = sys.stdin.buffer.read() if args.file == "-" else Path(args.file).read_bytes()
+    except OSError as error:
+        raise UsageError(f"{args.file} cannot be read ({error.strerror}); check the path") from None
+    name = "stdin" if args.file == "-" else args.file
+    found = imports.read(data.decode("utf-8", "replace"), args.unit, name=name)
+    print(archive.write(found))
+    print(f"archive: {found['verdict']['status']}: {'; '.join(found['verdict']['reasons'])}", file=sys.stderr)
+    return 0
+
+
 def _archive(args: argparse.Namespace):  # type: ignore[no-untyped-def]  # noqa: ANN202 - imported late
     from fastrnns.archive import store
 
@@ -120,6 +174,18 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("paths", nargs="*", metavar="PATH", help="archives or records (the archive)")
     sub = command("add", add_records, "take a record from elsewhere, as one that could not be archived")
     sub.add_argument("paths", nargs="+", metavar="FILE")
+    sub = command("export", export_record, "a record in another tool's format, to stdout")
+    sub.add_argument("ref", metavar="RECORD", nargs="?", default="latest", help=refs)
+    sub.add_argument("--format", required=True, choices=FORMATS, help="the format")
+    sub.add_argument("--output", metavar="PATH", help="a file in place of stdout; for asv its results folder")
+    sub = command("import", import_file, "upstream's --print-json output as a record")
+    sub.add_argument("file", metavar="FILE", help="oss or pep output of upstream; - is stdin")
+    sub.add_argument(
+        "--unit",
+        required=True,
+        choices=("ms", "s", "us", "ns"),
+        help="of its times: upstream prints ms on CUDA, and seconds called ms on a CPU",
+    )
     return parser
 
 

@@ -115,7 +115,7 @@ def _results(results: Sequence[Mapping[str, Any]]) -> str:
             interval = "-" if low is None else f"{milliseconds(low)} .. {milliseconds(high)}"
             lines.append(
                 f"{result['model']:{width}} {phase:9}{milliseconds(part['median']):>9} {interval:>20}"
-                f"{milliseconds(part['min']):>9}{milliseconds(part['std']):>9}{part['n']:>7}",
+                f"{milliseconds(part['min']):>9}{milliseconds(part['std']):>9}{part['n'] or '-':>7}",
             )
         if result["forward"] is None:
             lines.append(f"{result['model']:{width}} {result['status']}{_checks(result)}")
