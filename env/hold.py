@@ -132,7 +132,7 @@ def hold(
         return
     wanted = Wanted(cpus=cpus, gpu=gpu, **options)
     with machine.opened(root, wanted, mode=mode, command=command) as opened:
-        step = ShieldStep(opened.host)
+        step = opened.shield()
         choice = opened.host.choice
         held = Held(mode, step, choice.cpus, choice.housekeeping, before=opened.states())
         held.shield = described(step, held.before)

@@ -3,14 +3,53 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import fcntl
+import json
+import os
+import signal
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
+from env.errors import MachineError
+from env.journal import BOOT_ID, Entry, Journal, Owner
 from env.privilege import Privilege
 from env.shield import ShieldStep
-from env.step import Host, Wanted
+from env.step import Host, Step, Wanted
 from env.sysfs import Files
+
+SETUP, HOLD, LOCK = "setup.jsonl", "hold.jsonl", "lock"
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def steps(host: Host) -> list[Step]:
+    """All steps in their order: some governors reset the turbo switch."""
+    from env import aslr, cstate, governor, irq, numa, perf, power, smt, swap, thp, turbo
+
+    every: list[Step] = [
+        governor.Governor(host),
+        turbo.Turbo(host),
+        ShieldStep(host),
+        smt.Smt(host),
+        irq.Irq(host),
+        perf.Perf(host),
+        cstate.CState(host),
+        power.Power(host),
+        thp.Thp(host),
+        numa.NumaBalancing(host),
+        swap.Swap(host),
+        aslr.Aslr(host),
+    ]
+    return [step for step in every if step.name not in host.wanted.skip]
+
+
+def state_folder(files: Files) -> Path:
+    """Where lock and journal are: one place a machine for root, one a user for everybody else."""
+    if not files.real:
+        return Path(files.path("/run/fastrnns"))
+    return Path("/run/fastrnns") if files.euid == 0 else Path(f"/tmp/fastrnns-{files.euid}")  # noqa: S108 - owner checked
 
 
 @dataclass
@@ -18,20 +57,168 @@ class Opened:
     """A host under a command, and afterwards what of it could not be put back, in sentences."""
 
     host: Host
+    steps: list[Step]
     left: list[str] = field(default_factory=list)
+
+    def shield(self) -> ShieldStep:
+        """The shield step; where it is left out, one that only finds and pins."""
+        return next((step for step in self.steps if isinstance(step, ShieldStep)), None) or ShieldStep(
+            self.host
+        )
 
     def states(self) -> list[dict[str, Any]]:
         """Every step as it reads now: the rows of `check --json`."""
-        return [ShieldStep(self.host).probe().as_dict()]
+        return [step.probe().as_dict() for step in self.steps]
 
 
 @contextlib.contextmanager
 def opened(root: str, wanted: Wanted, *, mode: str, command: str) -> Iterator[Opened]:
-    """The machine, for the length of the body."""
-    del mode, command
+    """The machine, for the length of the body; in mode `apply` stable meanwhile, and as before afterwards."""
     files = Files(root)
     host = Host(files, Privilege(files), wanted)
+    folder = state_folder(files)
+    with contextlib.ExitStack() as stack:
+        stack.callback(host.privilege.close)
+        host.standing = _of_this_boot(files, folder / SETUP)
+        if mode != "apply":
+            if (folder / LOCK).exists():  # of a killed command, unless another holds the machine now
+                with contextlib.suppress(MachineError), locked(folder, command), signals_wait():
+                    recover(host, folder)
+            yield Opened(host, steps(host))
+            return
+        stack.enter_context(locked(folder, command))
+        stack.enter_context(ending_by_signal())
+        recover(host, folder)
+        host.holding = True
+        found = Opened(host, steps(host))
+        if host.standing is None:
+            host.journal = Journal.create(folder / HOLD, "hold", Owner.me(command), boot_id(files))
+        try:
+            if host.journal is not None:
+                apply(found)
+            yield found
+        finally:
+            with signals_wait():
+                if host.journal is not None:
+                    found.left = restore(host, found.steps, host.journal)
+                    host.journal = None
+
+
+def apply(found: Opened) -> None:
+    """Bring every step to what is wanted; all plain writes are on disk before the first of them."""
+    journal = found.host.journal
+    if journal is not None:
+        journal.record([change for step in found.steps for change in step.changes()])
+    for step in found.steps:
+        step.apply()
+
+
+def restore(host: Host, every: Sequence[Step], journal: Journal) -> list[str]:
+    """Undo what a journal notes, newest first, only where ours still stands; then the journal goes."""
+    left: list[str] = []
+    for step in reversed(every):
+        left += step.restore(journal.of(step.name, operations=True))
+    newest: dict[str, Entry] = {}
+    for entry in journal.entries:
+        if entry.op == "write":
+            newest[entry.path] = entry
+    writes = sorted(newest.values(), key=journal.entries.index, reverse=True)
+    for entry in [e for e in writes if e.rides_on is None] + [e for e in writes if e.rides_on is not None]:
+        now = host.files.read(entry.path).word
+        if now == entry.old or now is None:
+            continue
+        if entry.new is not None and now != entry.new:
+            left.append(f"{entry.path} was set to {now} by somebody else meanwhile; left so")
+            continue
+        failure = host.privilege.write(entry.path, entry.old)
+        if failure is not None:
+            left.append(f"{entry.path} could not be put back to {entry.old}: {failure.reason}")
+    journal.remove()
+    return left
+
+
+def recover(host: Host, folder: Path) -> list[str]:
+    """Undo what a killed command left; a machine that was rebooted has forgotten it by itself."""
+    host.files.sweep()
+    journal = Journal.load(folder / HOLD)
+    if journal is None:
+        return []
+    if journal.boot_id != boot_id(host.files):
+        journal.remove()
+        return []
+    return restore(host, steps(host), journal)
+
+
+def _of_this_boot(files: Files, path: Path) -> Journal | None:
+    journal = Journal.load(path)
+    return journal if journal is not None and journal.applied and journal.boot_id == boot_id(files) else None
+
+
+def boot_id(files: Files) -> str:
+    """Tells this boot of the machine from every other."""
+    return files.read(BOOT_ID).value or ""
+
+
+@contextlib.contextmanager
+def locked(folder: Path, command: str) -> Iterator[None]:
+    """One owner at a time; the kernel lets go when the owner ends, however it ends."""
     try:
-        yield Opened(host)
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        if folder.stat().st_uid != os.geteuid():
+            raise MachineError(f"{folder} belongs to somebody else; have it removed")
+        file = (folder / LOCK).open("a+")
+    except OSError as error:
+        raise MachineError(
+            f"{folder} cannot be used ({error.strerror}), and without it nothing is changed"
+        ) from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            raise MachineError(f"the machine is held by {_holder(file.read())}; wait for it to end") from None
+        file.truncate(0)
+        file.write(json.dumps(Owner.me(command).as_dict()))
+        file.flush()
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                (folder / LOCK).unlink()
+                folder.rmdir()
+
+
+def _holder(text: str) -> str:
+    try:
+        return str(Owner.from_dict(json.loads(text)))
+    except (ValueError, KeyError, TypeError):
+        return "another command"
+
+
+@contextlib.contextmanager
+def ending_by_signal() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end us as an exception does, so that the machine is put back."""
+    before: dict[signal.Signals, Any] = {}
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        with contextlib.suppress(ValueError):  # not the main thread
+            if signal.getsignal(number) is signal.SIG_DFL:
+                before[number] = signal.signal(number, end)
+    try:
+        yield
     finally:
-        host.privilege.close()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def signals_wait() -> Iterator[None]:
+    """Hold signals back while the machine is put back; a second Ctrl-C is answered when that is done."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -132,6 +132,7 @@ class Privilege:
                 capture_output=True,
                 timeout=timeout,
                 env={**os.environ, "LC_ALL": "C", "FASTRNNS_ROOT": self.files.root},
+                start_new_session=True,  # Ctrl-C is ours to answer: a tool cut short leaves half a shield
                 check=False,
             )
         except subprocess.TimeoutExpired:

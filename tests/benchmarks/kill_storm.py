@@ -1,0 +1,127 @@
+"""SIGKILL at random moments of a held machine: after the next command every file must be byte for byte as before."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from env.hold import hold
+
+VICTIM = """
+import sys, time
+from env.hold import hold
+print("up", flush=True)
+with hold("apply", root=sys.argv[1]):
+    time.sleep(0.02)
+"""
+SETS = Path("/sys/fs/cgroup/cpuset")
+
+
+def lay_out(folder: Path, cpus: int) -> None:
+    """A machine of cgroup v2 with a policy a CPU and two threads a core."""
+    base = folder / "sys/devices/system/cpu"
+    files = {
+        base / "online": f"0-{cpus - 1}\n",
+        base / "smt/active": "1\n",
+        base / "smt/control": "on\n",
+        base / "cpufreq/boost": "1\n",
+        folder / "proc/mounts": "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n",
+        folder / "proc/sys/kernel/random/boot_id": "7d1c\n",
+        folder / "proc/sys/kernel/perf_event_max_sample_rate": "100000\n",
+        folder / "proc/irq/default_smp_affinity": f"{(1 << cpus) - 1:x}\n",
+        folder / "sys/fs/cgroup/cgroup.controllers": "cpuset cpu memory pids\n",
+        folder / "sys/fs/cgroup/cgroup.subtree_control": "cpu memory\n",
+        folder / "sys/fs/cgroup/cgroup.procs": "1\n",
+    }
+    half = cpus // 2
+    for cpu in range(cpus):
+        policy = base / f"cpufreq/policy{cpu}"
+        files |= {
+            base / f"cpu{cpu}/topology/thread_siblings_list": f"{cpu % half},{cpu % half + half}\n",
+            policy / "scaling_driver": "acpi-cpufreq\n",
+            policy / "scaling_governor": ("schedutil", "ondemand", "performance")[cpu % 3] + "\n",
+            policy / "scaling_available_governors": "ondemand powersave performance schedutil\n",
+            policy / "affected_cpus": f"{cpu}\n",
+            policy / "scaling_min_freq": "800000\n",
+            policy / "scaling_max_freq": f"{3_000_000 + cpu}\n",
+        }
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def everything(folder: Path) -> dict[str, str | None]:
+    """Every file's bytes and every folder."""
+    return {
+        str(p.relative_to(folder)): p.read_text() if p.is_file() else None for p in sorted(folder.rglob("*"))
+    }
+
+
+def real() -> dict[str, object]:
+    """The cpusets of this machine, its interrupts, and the mask of every thread that lives throughout."""
+    sets = sorted(p.name for p in SETS.iterdir() if p.is_dir()) if SETS.is_dir() else []
+    irqs = {str(p): p.read_text() for p in Path("/proc/irq").glob("*/smp_affinity_list")}
+    return {"sets": sets, "irqs": irqs, "me": sorted(os.sched_getaffinity(0))}
+
+
+def one(root: str, longest_s: float) -> bool:
+    """Start a victim, kill it at a random moment; whether it was still alive then."""
+    with subprocess.Popen([sys.executable, "-c", VICTIM, root], stdout=subprocess.PIPE) as victim:
+        assert victim.stdout is not None
+        victim.stdout.readline()
+        time.sleep(random.uniform(0, longest_s))
+        alive = victim.poll() is None
+        victim.kill()
+    return alive
+
+
+def main() -> int:
+    """Print one JSON object; exit code 1 when a single round left a single difference."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=500)
+    parser.add_argument("--cpus", type=int, default=64)
+    parser.add_argument("--real", action="store_true", help="on this machine's own cpusets; needs root")
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    random.seed(args.seed)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "machine"
+        if not args.real:
+            lay_out(folder, args.cpus)
+        root = "/" if args.real else str(folder)
+        started = time.monotonic()
+        one_run = subprocess.run([sys.executable, "-c", VICTIM, root], check=False, capture_output=True)
+        longest_s = time.monotonic() - started
+        if one_run.returncode:
+            print(one_run.stderr.decode(errors="replace"), file=sys.stderr)
+            return 1
+        before = real() if args.real else everything(folder)
+        killed = bad = 0
+        for _ in range(args.rounds):
+            killed += one(root, longest_s * 0.6)
+            with hold("check", root=root):  # the next command, whichever it is
+                pass
+            after = real() if args.real else everything(folder)
+            if after != before:
+                bad += 1
+                print(
+                    {
+                        k: (before.get(k), after.get(k))
+                        for k in before | after
+                        if before.get(k) != after.get(k)
+                    }
+                )
+                break
+    print(json.dumps({"rounds": args.rounds, "killed_alive": killed, "not_put_back": bad, "real": args.real}))
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
