@@ -98,3 +98,10 @@ def test_disturbed_iterations_are_left_out_for_their_cause_and_counted():
     assert found["forward"]["n"] == 9
     assert found["forward"]["samples"][0][-1] == 50.0
     assert "1 disturbed" in found["details"]["marks"]
+
+
+def test_too_many_disturbed_iterations_are_counted_and_none_is_left_out():
+    model = measured([[1.0] * 10])
+    found = result(model, disturbances=[{"from_ns": 0, "to_ns": 10**12, "cause": "steal"}])
+    assert found["forward"]["n"] == 10
+    assert "10 of 10 iterations were disturbed (steal); none of them are left out" in found["notes"]

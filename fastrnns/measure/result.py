@@ -11,7 +11,7 @@ from fastrnns.measure.plan import BUDGET, STEADY, Plan
 
 # Shapes of a timed series from which a median should not be taken as it stands.
 NOT_STEADY = {warmup.UNSTEADY, warmup.SLOWDOWN, warmup.WARMUP, warmup.LATE}
-DISTURBED_NOTE = "{count} of {total} iterations are left out of the location: {causes} disturbed them"
+DISTURBED_NOTE = "{count} of {total} iterations were disturbed ({causes}); {left} of them are left out"
 
 
 def result_of(
@@ -61,7 +61,9 @@ def result_of(
             marks.append("not steady")
     if causes:
         count, total = sum(map(len, excluded)), sum(map(len, measured.forward.samples))
-        notes.append(DISTURBED_NOTE.format(count=count, total=total, causes=" and ".join(sorted(causes))))
+        left = total - (forward["n"] if forward is not None else total)
+        told = ", ".join(sorted(causes))
+        notes.append(DISTURBED_NOTE.format(count=count, total=total, causes=told, left=left or "none"))
         marks.append(f"{count} disturbed")
     if interrupted and len(measured.ended) < len(measured.order):
         marks.append("interrupted")

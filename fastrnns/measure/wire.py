@@ -70,13 +70,17 @@ def _opened() -> Wire:
         os.dup2(nothing, 0)
         os.close(nothing)
         os.dup2(2, 1)
-        _wire.end_with_the_parent()
     return _wire
 
 
 def read_job() -> dict[str, Any]:
-    """Wait for the job: the first message, without which a worker does nothing."""
-    return wait_message()
+    """Wait for the job: the first message, without which a worker does nothing.
+
+    Until it arrives the worker is one thread, so that its parent can move it as a whole.
+    """
+    job = wait_message()
+    _opened().end_with_the_parent()
+    return job
 
 
 def wait_message() -> dict[str, Any]:
