@@ -1,12 +1,10 @@
-"""Which CPUs the machine has and runs, and which of them share a core or a frequency policy."""
+"""Which CPUs run, and which of them share a frequency policy."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from env.cpulist import format_list, parse_list
-from env.errors import UsageError
+from env.cpulist import parse_list
 from env.sysfs import CPU, Files
 
 
@@ -33,37 +31,6 @@ def online(files: Files) -> frozenset[int]:
     if known:
         return known
     return frozenset(n for n in numbered(files) if files.read(f"{CPU}/cpu{n}/online").value != "0")
-
-
-def siblings(files: Files, cpu: int) -> frozenset[int]:
-    """The CPUs of one core, as far as they run; the CPU alone when the kernel does not say."""
-    for name in ("core_cpus_list", "thread_siblings_list"):
-        text = files.read(f"{CPU}/cpu{cpu}/topology/{name}").text
-        if text:
-            try:
-                group = parse_list(text)
-            except ValueError:
-                continue
-            if cpu in group:
-                return group
-    return frozenset({cpu})
-
-
-def whole_cores(files: Files, cpus: Iterable[int]) -> frozenset[int]:
-    """These CPUs with the running siblings of their cores."""
-    wanted = frozenset(cpus)
-    every = frozenset().union(*(siblings(files, cpu) for cpu in wanted)) if wanted else frozenset()
-    return (every & online(files)) | wanted
-
-
-def check_leaves_a_core(bench: Collection[int], running: Collection[int], cores: Iterable[Collection[int]]) -> None:
-    """Refuse a choice of bench CPUs that leaves the system no whole core."""
-    if any(core and not set(core) & set(bench) for core in (set(c) & set(running) for c in cores)):
-        return
-    raise UsageError(
-        f"CPUs {format_list(bench)} leave the system no whole core of {format_list(running)}; "
-        "choose fewer, or pin only with --shield affinity"
-    )
 
 
 @dataclass(frozen=True)

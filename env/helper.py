@@ -5,6 +5,8 @@ line. It reads one JSON object a line (`{"op": ..., ...}`), answers one a line, 
 input closes; what it holds open (the wake-up latency) is released by that.
 """
 
+# ruff: noqa: PTH
+
 from __future__ import annotations
 
 import errno
@@ -37,12 +39,14 @@ WRITES: tuple[tuple[str, str], ...] = (
     (rf"{_CPUFREQ}/scaling_governor", _WORD),
     (rf"{_CPUFREQ}/energy_performance_preference", rf"{_WORD}|{_NUMBER}"),
     (rf"{_CPUFREQ}/(boost|cpb)", r"[01]"),
+    (rf"{_CPUFREQ}/scaling_setspeed", _NUMBER),
+    (rf"({_CPUFREQ}|/sys/devices/system/cpu/cpufreq)/(ondemand|conservative|schedutil)/[a-z_]{{1,40}}", _NUMBER),
     (rf"{_CPUFREQ}/scaling_(min|max)_freq", _NUMBER),
     (r"/sys/devices/system/cpu/intel_pstate/no_turbo", r"[01]"),
     (r"/sys/devices/system/cpu/cpufreq/boost", r"[01]"),
-    (r"/sys/devices/system/cpu/smt/control", r"on|off"),
     (r"/sys/kernel/mm/transparent_hugepage/(enabled|defrag)", r"[a-z+]{1,32}"),
     (r"/proc/sys/kernel/numa_balancing", r"[0-3]"),
+    (r"/proc/sys/vm/swappiness", r"\d{1,3}"),
     (r"/proc/sys/kernel/perf_event_max_sample_rate", _NUMBER),
     (r"/proc/sys/kernel/perf_cpu_time_max_percent", r"\d{1,3}"),
     (r"/proc/irq/\d{1,6}/smp_affinity_list", _CPUS),

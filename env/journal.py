@@ -102,6 +102,7 @@ class Journal:
         self.boot_id = boot_id
         self.entries: list[Entry] = []
         self.applied = False  # an `apply` that ran to its end; its settings stand until `restore`
+        self.refusals: dict[str, int] = {}  # writes that the machine refused, by path: the errno
 
     @classmethod
     def create(cls, path: Path, kind: Kind, owner: Owner, boot_id: str) -> Journal:
@@ -150,6 +151,8 @@ class Journal:
     def _replay(self, row: dict[str, Any]) -> None:
         if "mark" in row:
             self.applied = row["mark"] == "applied"
+        elif "refused" in row:
+            self.refusals.update(row["refused"])
         elif row["op"] == "write":
             self.entries.append(
                 Entry(row["step"], "write", row["path"], row["old"], row["new"], row.get("rides_on"))
@@ -184,6 +187,12 @@ class Journal:
         """Say that an `apply` ran to its end, or that another begins."""
         self._append([{"mark": word}])
         self.applied = word == "applied"
+
+    def refuse(self, refusals: dict[str, int]) -> None:
+        """Keep which writes were refused: a later `check` need not try them to know."""
+        if refusals and refusals != self.refusals:
+            self._append([{"refused": refusals}])
+            self.refusals.update(refusals)
 
     def of(self, step: str, *, operations: bool = False) -> list[Entry]:
         """The entries of one step, newest first; only its own operations when asked."""

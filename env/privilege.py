@@ -1,6 +1,6 @@
 """Doing what needs root: directly as root, else through the one helper that `sudo -n` starts."""
 
-# ruff: noqa: PTH - plain os calls, as in env.sysfs
+# ruff: noqa: PTH
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from env.sysfs import Failure, Files
@@ -11,6 +12,7 @@ from env.sysfs import Failure, Files
 if TYPE_CHECKING:
     from env.journal import Entry, Journal
     from env.privilege import Privilege
+    from env.topology import Choice, Topology
 
 Status = Literal["stable", "unstable", "locked", "unavailable", "unknown"]
 
@@ -68,7 +70,7 @@ class Wanted:
     partition: str = "root"  # kind of cgroup v2 partition: root | isolated
     thp: str | None = None  # these are recorded only, unless asked
     numa_balancing: str | None = None
-    smt: str | None = None
+    swappiness: str | None = None
     cap_frequency: bool = False  # where there is no turbo switch
     latency_us: int = 0  # the wake-up latency that C-states may cost while the machine is held
 
@@ -81,9 +83,28 @@ class Host:
     privilege: Privilege
     wanted: Wanted = field(default_factory=Wanted)
     journal: Journal | None = None  # set while applying; steps record in it before they touch anything
-    bench: tuple[int, ...] = ()  # the CPUs that will be measured on; the shield step chooses them
+    standing: Journal | None = None  # of an `env apply` whose settings stand; ours to rely on, not to undo
     holding: bool = False  # a living process holds the machine (bench, run), as against `apply` that ends
     refused: dict[str, Failure] = field(default_factory=dict)  # writes that failed, by path
+
+    @cached_property
+    def topology(self) -> Topology:
+        """The CPUs of the machine; read once."""
+        from env import topology  # it stands above this module
+
+        return topology.read(self.files)
+
+    @cached_property
+    def choice(self) -> Choice:
+        """The bench CPUs: of a shield of ours, those asked for, or the best by topology. UsageError for impossible ones."""
+        from env import shield  # it stands above this module
+
+        return shield.choose(self)
+
+    @property
+    def bench(self) -> tuple[int, ...]:
+        """The CPUs that will be measured on."""
+        return self.choice.cpus
 
     def write(self, path: str, value: str) -> Failure | None:
         """Write a value, through the privileged helper where we are not root; remembers refusals."""
@@ -104,6 +125,7 @@ class Step(Protocol):
 
     name: str
     why: str  # one line: what it does to the numbers
+    lasting: bool  # whether `apply` outlives the process that applied (else only a held machine has it)
 
     def probe(self) -> State:
         """Read only."""

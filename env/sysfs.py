@@ -1,7 +1,10 @@
 """Kernel files below a root: every read and write is a value, and every failure carries its reason."""
 
+# ruff: noqa: PTH
+
 from __future__ import annotations
 
+import contextlib
 import errno as codes
 import fnmatch
 import os
@@ -10,6 +13,7 @@ import shutil
 from dataclasses import dataclass
 
 CPU = "/sys/devices/system/cpu"
+SCRATCH = ".fastrnns-write-"
 READ_LIMIT = 1 << 20  # no kernel file that we read is longer; a bug report's tree may hold anything
 
 _BRACKETED = re.compile(r"\[([^\[\]\s]+)\]")
@@ -133,19 +137,43 @@ class Files:
 
     def write(self, path: str, value: str) -> Failure | None:
         """Write one value, as `echo value > path` would; None when the kernel took it."""
-        data = value.encode("utf-8", "surrogateescape")
         try:
-            fd = os.open(self.path(path), os.O_RDWR | os.O_CLOEXEC if not self.real else os.O_WRONLY | os.O_CLOEXEC)
-            try:
-                if self.real:
-                    os.write(fd, data)
-                else:
-                    _write_plain(fd, data)
-            finally:
-                os.close(fd)
+            if self.real:
+                fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+                try:
+                    os.write(fd, value.encode("utf-8", "surrogateescape"))
+                finally:
+                    os.close(fd)
+            else:
+                self._replace(path, value)
         except OSError as error:
             return self.failure(path, error.errno or codes.EIO, writing=True)
         return None
+
+    def _replace(self, path: str, value: str) -> None:
+        """Write to a file of a tree in one step, so that a kill finds it before or after, never torn."""
+        place = os.path.realpath(self.path(path))
+        fd = os.open(place, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            before = os.pread(fd, READ_LIMIT, 0).decode("utf-8", "surrogateescape")
+            mode = os.fstat(fd).st_mode & 0o7777
+        finally:
+            os.close(fd)
+        text = _as_the_kernel_would_show(before, value)
+        scratch = f"{self.root}/{SCRATCH}{os.getpid()}"
+        fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+        try:
+            os.write(fd, text.encode("utf-8", "surrogateescape"))
+        finally:
+            os.close(fd)
+        os.replace(scratch, place)
+
+    def sweep(self) -> None:
+        """Remove what a killed write left in a tree."""
+        if not self.real:
+            for path in self.glob("/", SCRATCH + "*"):
+                with contextlib.suppress(OSError):
+                    os.unlink(self.path(path))
 
     def unwritable(self, path: str) -> Failure | None:
         """Why a write is sure to fail, as far as that can be known without writing."""
@@ -184,21 +212,13 @@ class Files:
         return shutil.which(program, path=os.path.join(self.root, "bin"))
 
 
-def _write_plain(fd: int, data: bytes) -> None:
-    """Write to a file of a tree so that it reads as the kernel's would, in one step that a kill cannot tear.
-
-    A kernel file keeps its list of choices and marks the chosen one, and ends its lines.
-    """
-    before = os.pread(fd, READ_LIMIT, 0)
-    text = before.decode("utf-8", "surrogateescape")
-    word = data.decode("utf-8", "surrogateescape").strip()
-    match = _BRACKETED.search(text)
-    if match and word in _BRACKETED.sub(r"\1", text).split():
-        bare = _BRACKETED.sub(r"\1", text)
-        text = re.sub(rf"(?<!\S){re.escape(word)}(?!\S)", f"[{word}]", bare, count=1)
-        data = text.encode("utf-8", "surrogateescape")
-    elif before.endswith(b"\n") and not data.endswith(b"\n"):
-        data += b"\n"
-    # Padded to the old length first: between the two calls the file holds the value and blank lines, no mixture.
-    os.pwrite(fd, data.ljust(len(before), b"\n"), 0)
-    os.ftruncate(fd, len(data))
+def _as_the_kernel_would_show(before: str, value: str) -> str:
+    """The text of a file after a write: the kernel keeps its list of choices, marks the chosen, ends its lines."""
+    word = value.strip()
+    bare = _BRACKETED.sub(r"\1", before)
+    if bare != before and word in bare.split():
+        return re.sub(rf"(?<!\S){re.escape(word)}(?!\S)", f"[{word}]", bare, count=1)
+    body = before.strip()
+    if not body:
+        return value if value.endswith("\n") or not before.endswith("\n") else value + "\n"
+    return before.replace(body, word, 1)
