@@ -49,11 +49,15 @@ def test_the_processes_needed_reach_the_precision():
 
 
 def test_stopping_happens_at_planned_looks_and_for_width_only():
-    quiet = simulated(6, 20, between=0.0001, within=0.001)
-    assert not replicates.precise_enough({"m": quiet}, 6, 0.02)
-    assert replicates.precise_enough({"m": quiet[:5]}, 5, 0.02)
-    loud = simulated(5, 20, between=0.1, within=0.001)
-    assert not replicates.precise_enough({"m": quiet[:5], "n": loud}, 5, 0.02)
+    quiet = simulated(7, 20, between=0.0001, within=0.001)
+    assert not replicates.precise_enough(
+        {"m": quiet[:5]}, 5, 0.02
+    )  # precise: run to the next look, then stop
+    assert not replicates.precise_enough({"m": quiet[:6]}, 6, 0.02)
+    assert replicates.precise_enough({"m": quiet}, 7, 0.02)
+    loud = simulated(7, 20, between=0.1, within=0.001)
+    assert not replicates.precise_enough({"m": quiet, "n": loud}, 7, 0.02)
+    assert not replicates.precise_enough({}, 7, 0.02)
     assert [replicates.next_look(done) for done in (0, 5, 39, 40)] == [5, 7, 40, None]
 
 
@@ -62,8 +66,8 @@ def test_the_plan_serves_the_noisiest_model_and_says_when_the_budget_forbids_it(
     costs = {"seconds_per_iteration": 0.01, "seconds_per_process": 3.0, "precision": 0.02}
     alone = replicates.choose({"quiet": quiet}, budget_s=600, **costs)
     both = replicates.choose({"quiet": quiet, "loud": loud}, budget_s=600, **costs)
-    assert alone.processes == 5
-    assert both.processes > 5
+    assert alone.processes == 7
+    assert both.processes > 7
     poor = replicates.choose({"quiet": quiet, "loud": loud}, budget_s=20, used_s=18, **costs)
     assert poor.processes == 5
     assert "budget" in poor.reason

@@ -147,7 +147,7 @@ def compare(
             rows.append(judged)
         for (index, estimate), p in zip(pending, holm([e.p_different() for _, e in pending]), strict=True):
             same_p = estimate.p_outside(rows[index].margin or margin)
-            rows[index] = _decide(rows[index], estimate, p, same_p)
+            rows[index] = decide(rows[index], estimate, p, same_p)
     return Comparison(
         str(base.get("id", "base")),
         str(new.get("id", "new")),
@@ -342,7 +342,7 @@ def _relative(side: Sequence[float | None], reference: Sequence[float | None]) -
     return [None if a is None or not known else a - statistics.fmean(known) for a in side]
 
 
-def _decide(row: Row, estimate: Estimate, p: float, same_p: float) -> Row:
+def decide(row: Row, estimate: Estimate, p: float, same_p: float) -> Row:
     """The verdict, once the p values of all rows are known."""
     margin = row.margin or 0.0
     low, high = estimate.interval()

@@ -25,7 +25,10 @@ BOOTSTRAP_SEED = 20070131
 MIN_BOOTSTRAP_PROCESSES = 5  # with fewer there are too few distinct resamples for a 95 % interval
 MAX_EXCLUDED = 0.2  # of a process's iterations; more is no longer a few disturbed samples
 
-METHOD_PROCESSES = "t interval on the log of the per-process medians"
+MIN_ORDER_PROCESSES = 5  # from here the order statistics of the process medians make an interval
+
+METHOD_PROCESSES = "order statistics of the per-process medians, interpolated"
+METHOD_FEW_PROCESSES = "t interval on the log of the per-process medians"
 METHOD_WITHIN = "order statistics of the iterations of one process; covers within-process variation only"
 METHOD_NONE = "no interval: too few independent samples"
 
@@ -100,6 +103,38 @@ def log_t_interval(medians: Sequence[float], confidence: float = CONFIDENCE) -> 
     return math.exp(centre - half), math.exp(centre + half)
 
 
+def median_interval(medians: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float] | None:
+    """Interval for the median over processes, free of any distribution, interpolated on the log scale.
+
+    Hettmansperger and Sheather 1986 ("Confidence intervals based on interpolated order statistics"): between
+    the two pairs of order statistics whose binomial coverage lies around the one asked for. Preferred to
+    Student's t because processes fall into modes (memory layout, another algorithm) and single ones are
+    disturbed: there the t interval covers as little as 70 % with five processes, this one what it says
+    (tests/benchmarks/simulate.py). Five processes give 93.75 %, their smallest and largest; fewer give None.
+    """
+    from scipy.special import bdtr
+
+    ordered = [math.log(median) for median in sorted(medians) if median > 0]
+    count = len(ordered)
+    if count < MIN_ORDER_PROCESSES or count < len(medians):
+        return None
+
+    def coverage(rank: int) -> float:
+        return 1 - 2 * float(bdtr(rank - 1, count, 0.5))
+
+    rank = 1
+    while rank + 1 <= count // 2 and coverage(rank + 1) >= confidence:
+        rank += 1
+    low, high = ordered[rank - 1], ordered[count - rank]
+    outer = coverage(rank)
+    if outer > confidence and rank + 1 <= count // 2:
+        excess = (outer - confidence) / (outer - coverage(rank + 1))
+        weight = (count - rank) * excess / (rank + (count - 2 * rank) * excess)
+        low += weight * (ordered[rank] - low)
+        high += weight * (ordered[count - rank - 1] - high)
+    return math.exp(low), math.exp(high)
+
+
 def autocorrelation(series: Sequence[float]) -> float:
     """Lag-1 autocorrelation r1 (Box and Jenkins), clipped to [0, 0.99].
 
@@ -145,13 +180,16 @@ def order_interval(series: Sequence[float], confidence: float = CONFIDENCE) -> t
 def interval(samples: Samples, confidence: float = CONFIDENCE) -> Interval | None:
     """The interval of the location: over processes where there are several, within the only one otherwise."""
     medians = process_medians(samples)
+    if len(medians) >= MIN_ORDER_PROCESSES:
+        bounds = median_interval(medians, confidence)
+        return None if bounds is None else Interval(*bounds, METHOD_PROCESSES)
     if len(medians) >= 2:
         bounds = log_t_interval(medians, confidence)
         if bounds is None:
             return None
         # The median and the mean of the logs part where processes fall in unequal groups: cover both.
         centre = statistics.median(medians)
-        return Interval(min(bounds[0], centre), max(bounds[1], centre), METHOD_PROCESSES)
+        return Interval(min(bounds[0], centre), max(bounds[1], centre), METHOD_FEW_PROCESSES)
     if len(medians) == 1:
         bounds = order_interval(next(series for series in samples if len(series)), confidence)
         return None if bounds is None else Interval(*bounds, METHOD_WITHIN)
@@ -191,11 +229,10 @@ def halfwidth(samples: Samples, confidence: float = CONFIDENCE) -> float | None:
 
 
 def bootstrap_interval(samples: Samples, confidence: float = CONFIDENCE) -> tuple[float, float] | None:
-    """Cluster bootstrap over processes, to check the t interval with: BCa on the mean of the log medians.
+    """Cluster bootstrap over processes, to check the interval with: percentiles of the median of the medians.
 
     Whole processes are drawn, for the iterations inside one are not independent (Davison and Hinkley 1997,
-    section 3.8; Efron 1987 for BCa; scipy.stats.bootstrap). The seed is fixed: the same record, the same
-    answer.
+    section 3.8; scipy.stats.bootstrap). The seed is fixed: the same record gives the same answer.
     """
     logs = log_medians(measured(samples))
     if len(logs) < MIN_BOOTSTRAP_PROCESSES or max(logs) == min(logs):
@@ -205,9 +242,10 @@ def bootstrap_interval(samples: Samples, confidence: float = CONFIDENCE) -> tupl
 
     result = bootstrap(
         (np.asarray(logs),),
-        np.mean,
+        np.median,
         n_resamples=BOOTSTRAP_RESAMPLES,
         confidence_level=confidence,
+        method="percentile",
         rng=np.random.default_rng(BOOTSTRAP_SEED),
     )
     low, high = result.confidence_interval
