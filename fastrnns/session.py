@@ -81,12 +81,12 @@ class Background:
         return self._answer
 
 
-def run(options: BenchOptions) -> Run:
+def run(options: BenchOptions, kind: str = "bench") -> Run:
     """Do what the options ask for. What was measured is kept whatever happens after it."""
     from fastrnns.archive import record as records
 
     started = time.monotonic()
-    record = records.new("bench", options.argv, options.problem.as_dict(), options.recorded())
+    record = records.new(kind, options.argv, options.problem.as_dict(), options.recorded())
     watched = Watched()
     outcome = Outcome({})
     trouble: HarnessError | EnvError | None = None
@@ -104,7 +104,7 @@ def run(options: BenchOptions) -> Run:
         exit_code = code_of(record, options, interrupts, trouble)
         record["exit_code"] = exit_code
         record["verdict"] = records.verdict(
-            record["environment"], record["results"], record["options"], kind="bench", exit_code=exit_code
+            record["environment"], record["results"], record["options"], kind=kind, exit_code=exit_code
         )
         facts = background.wait(FACTS_SECONDS)
         if facts is not None:
