@@ -98,8 +98,8 @@ def from_record(record: Record) -> Calibration | None:
         if result.get("status") != "ok":
             continue
         for phase in ("forward", "backward"):
-            part = result.get(phase)
-            known = noise(stats.log_medians(stats.measured((part or {}).get("samples") or ())))
+            part = result.get(phase) or {}
+            known = noise(stats.log_medians(stats.measured(part.get("samples") or (), part.get("excluded"))))
             if known is not None:
                 found[str(result["model"]), phase] = known
     return Calibration(str(record.get("id")), found) if found else None
