@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import IO, Any
 
 from env.errors import MachineError
 from env.journal import BOOT_ID, Entry, Journal, Owner
@@ -162,21 +162,7 @@ def boot_id(files: Files) -> str:
 @contextlib.contextmanager
 def locked(folder: Path, command: str) -> Iterator[None]:
     """One owner at a time; the kernel lets go when the owner ends, however it ends."""
-    try:
-        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-        if folder.stat().st_uid != os.geteuid():
-            raise MachineError(f"{folder} belongs to somebody else; have it removed")
-        file = (folder / LOCK).open("a+")
-    except OSError as error:
-        raise MachineError(
-            f"{folder} cannot be used ({error.strerror}), and without it nothing is changed"
-        ) from None
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.seek(0)
-            raise MachineError(f"the machine is held by {_holder(file.read())}; wait for it to end") from None
+    with _lock_file(folder) as file:
         file.truncate(0)
         file.write(json.dumps(Owner.me(command).as_dict()))
         file.flush()
@@ -184,8 +170,41 @@ def locked(folder: Path, command: str) -> Iterator[None]:
             yield
         finally:
             with contextlib.suppress(OSError):
-                (folder / LOCK).unlink()
+                (folder / LOCK).unlink()  # while it is ours; who waits with it open sees that it is gone
                 folder.rmdir()
+
+
+def _lock_file(folder: Path) -> IO[str]:
+    """The lock file, locked; raises MachineError that names who holds it."""
+    while True:
+        try:
+            folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+            if folder.stat().st_uid != os.geteuid():
+                raise MachineError(f"{folder} belongs to somebody else; have it removed")
+            file = (folder / LOCK).open("a+")
+        except FileNotFoundError:
+            continue  # the last owner removed the folder at this moment
+        except OSError as error:
+            raise MachineError(
+                f"{folder} cannot be used ({error.strerror}), and without it nothing is changed"
+            ) from None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            holder = _holder(file.read())
+            file.close()
+            raise MachineError(f"the machine is held by {holder}; wait for it to end") from None
+        if _still_there(folder / LOCK, file):
+            return file
+        file.close()  # the last owner removed it between our opening and our locking: it locks nothing now
+
+
+def _still_there(path: Path, file: IO[str]) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except OSError:
+        return False
 
 
 def _holder(text: str) -> str:
