@@ -136,6 +136,8 @@ def hold(
         choice = opened.host.choice
         held = Held(mode, step, choice.cpus, choice.housekeeping, before=opened.states())
         held.shield = described(step, held.before)
+        if opened.holder is not None:
+            held.reasons.append(f"measured beside another command that holds the machine: {opened.holder}")
         if strict:
             refuse_unstable(held)
         with _aside(held.housekeeping if opened.host.files.real else ()):
@@ -150,9 +152,9 @@ def hold(
 
 def described(step: ShieldStep, before: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The shield as the record holds it; `verified` only when a worker is inside."""
-    standing = step.standing()
-    shielded = standing is not None and not standing[1].problems
-    backend = standing[0] if shielded and standing is not None else step.backends[Affinity.name]
+    inside = step.usable()
+    shielded = inside is not None
+    backend = inside[0] if inside is not None else step.backends[Affinity.name]
     reason = next((row["reason"] for row in before if row["name"] == step.name), "")
     choice = step.host.choice
     return {

@@ -52,6 +52,14 @@ def state_folder(files: Files) -> Path:
     return Path("/run/fastrnns") if files.euid == 0 else Path(f"/tmp/fastrnns-{files.euid}")  # noqa: S108 - owner checked
 
 
+class HeldError(MachineError):
+    """Another command holds the machine."""
+
+    def __init__(self, holder: str) -> None:
+        super().__init__(f"the machine is held by {holder}; wait for it to end")
+        self.holder = holder
+
+
 @dataclass
 class Opened:
     """A host under a command, and afterwards what of it could not be put back, in sentences."""
@@ -59,6 +67,7 @@ class Opened:
     host: Host
     steps: list[Step]
     left: list[str] = field(default_factory=list)
+    holder: str | None = None  # another command that holds the machine, where we only look
 
     def shield(self) -> ShieldStep:
         """The shield step; where it is left out, one that only finds and pins."""
@@ -81,10 +90,8 @@ def opened(root: str, wanted: Wanted, *, mode: str, command: str) -> Iterator[Op
         stack.callback(host.privilege.close)
         host.standing = _of_this_boot(files, folder / SETUP)
         if mode != "apply":
-            if (folder / LOCK).exists():  # of a killed command, unless another holds the machine now
-                with contextlib.suppress(MachineError), locked(folder, command), signals_wait():
-                    recover(host, folder)
-            yield Opened(host, steps(host))
+            holder = recover_unless_held(host, folder, command)
+            yield Opened(host, steps(host), holder=holder)
             return
         stack.enter_context(locked(folder, command))
         stack.enter_context(ending_by_signal())
@@ -149,6 +156,20 @@ def recover(host: Host, folder: Path) -> list[str]:
     return restore(host, steps(host), journal)
 
 
+def recover_unless_held(host: Host, folder: Path, command: str) -> str | None:
+    """Undo what a killed command left, unless another holds the machine now: then it is named."""
+    if not (folder / LOCK).exists() and not (folder / HOLD).exists():
+        return None
+    try:
+        with locked(folder, command), signals_wait():
+            recover(host, folder)
+    except HeldError as error:
+        return error.holder
+    except MachineError:
+        return None  # the folder is not ours to use
+    return None
+
+
 def _of_this_boot(files: Files, path: Path) -> Journal | None:
     journal = Journal.load(path)
     return journal if journal is not None and journal.applied and journal.boot_id == boot_id(files) else None
@@ -194,7 +215,7 @@ def _lock_file(folder: Path) -> IO[str]:
             file.seek(0)
             holder = _holder(file.read())
             file.close()
-            raise MachineError(f"the machine is held by {holder}; wait for it to end") from None
+            raise HeldError(holder) from None
         if _still_there(folder / LOCK, file):
             return file
         file.close()  # the last owner removed it between our opening and our locking: it locks nothing now

@@ -7,11 +7,13 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from env.errors import UsageError
+from env.errors import MachineError, UsageError
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # as a shell says it
 SIGNALLED = 128
+NO_COMMAND = "env run needs a command after --, as in `python -m env run -- make bench`"
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -25,7 +27,7 @@ def run(
     runs has been inside from its first instruction.
     """
     if not argv:
-        raise UsageError("env run needs a command after --, as in `python -m env run -- make bench`")
+        raise UsageError(NO_COMMAND)
     waiting, letting = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -87,3 +89,29 @@ def _wait(child: int) -> int:
             return os.waitpid(child, 0)[1]
         except InterruptedError:
             continue
+
+
+def run_held(argv: Sequence[str], *, strict: bool = False, root: str = "/", **options: Any) -> int:
+    """`env run`: any command inside the stabilised, shielded machine; its exit code is ours.
+
+    With `strict`, a machine that drifted meanwhile raises MachineError after a command that succeeded.
+    """
+    from env.hold import hold
+
+    if not argv:
+        raise UsageError(NO_COMMAND)
+    with hold("apply", root=root, strict=strict, command="env run", **options) as held:
+        for warning in [held.shield["reason"], *held.shield["warnings"]]:
+            if warning:
+                print(f"env run: {warning}", file=sys.stderr)
+
+        def adopt(pid: int) -> None:
+            held.adopt(pid)
+            held.watch(pid).start()
+
+        code = run(argv, adopt, environment=held.environment())
+    for reason in held.reasons:
+        print(f"env run: {reason}", file=sys.stderr)
+    if strict and code == 0 and held.drift:
+        raise MachineError("--strict: the machine drifted while the command ran; see `python -m env check`")
+    return code

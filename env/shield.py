@@ -30,6 +30,9 @@ def choose(host: Host) -> Choice:
     """The bench CPUs: those of a shield of ours that stands, else those asked for or the best by topology."""
     wanted = host.wanted.cpus
     standing = _standing(backend(host) for backend in BACKENDS)
+    if standing is not None and not _is_ours(host):  # another command measures there
+        free = host.topology.allowed - frozenset(standing[1].cpus)
+        return topology.choose(topology.with_allowed(host.topology, free or host.topology.allowed), wanted)
     if standing is not None and standing[1].cpus:
         present = standing[1]
         # The shell that calls us lives outside that shield, so its affinity no longer says what is allowed.
@@ -44,6 +47,11 @@ def choose(host: Host) -> Choice:
     if host.wanted.gpu is not None and wanted is None:
         near = topology.gpu_node(host.files, gpu_address(host.wanted.gpu, host.files.root))
     return topology.choose(host.topology, wanted, near=near)
+
+
+def _is_ours(host: Host) -> bool:
+    """Whether a shield that stands is for us: built by this command, or by `env apply` for all."""
+    return host.journal is not None or host.standing is not None
 
 
 def _standing(backends: Iterable[Backend]) -> tuple[Backend, Present] | None:
@@ -91,8 +99,13 @@ class ShieldStep:
         return next(self.backends[name] for name in NAMES if self.unusable(name) is None)
 
     def standing(self) -> tuple[Backend, Present] | None:
-        """A shield of ours that stands, and whose it is."""
+        """A shield of this program that stands, and whose it is."""
         return _standing(self.backends.values())
+
+    def usable(self) -> tuple[Backend, Present] | None:
+        """The standing shield if a worker of this command belongs inside: it is whole, and for us."""
+        standing = self.standing()
+        return standing if standing and not standing[1].problems and _is_ours(self.host) else None
 
     def probe(self) -> State:
         """What the kernel says of our shield; without one, whether one could be built."""
@@ -108,6 +121,9 @@ class ShieldStep:
                 self.name, "stable", f"CPU {present.text} shielded ({backend.name})", wanted, source=source
             )
         current = "no shield" if present is None else f"CPU {present.text or 'none'}, {present.detail}"
+        if present is not None and not _is_ours(self.host):
+            held = f"another command holds CPU {present.text}; wait for it to end"
+            return State(self.name, "locked", current, wanted, held, source)
         reason = self.refusal or choice.refusal or self._why_not(backend)
         if reason is not None:
             return State(self.name, "locked", current, wanted, reason, source)
@@ -178,9 +194,9 @@ class ShieldStep:
     def adopt(self, pid: int) -> None:
         """Put a process with all its threads onto the bench CPUs, inside the shield where one stands."""
         plan = self.plan_of(self.host.choice)
-        standing = self.standing()
-        if standing is not None and not standing[1].problems:
-            standing[0].adopt(pid, plan)
+        inside = self.usable()
+        if inside is not None:
+            inside[0].adopt(pid, plan)
         # The child comes with the mask of its parent, who stays off these CPUs.
         self.backends[Affinity.name].adopt(pid, plan)
 

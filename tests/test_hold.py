@@ -209,8 +209,10 @@ def test_a_check_beside_a_holder_disturbs_nothing(folder):
     with held_by_another(folder) as victim:
         during = snapshot(folder)
         with hold("check", root=str(folder)) as held:
-            assert held.shield["shielded"]
-            assert held.shield["cpus"] == "1-3,5-7"
+            assert not held.shield["shielded"]
+            assert held.shield["cpus"] == "0,4"
+            assert f"holds the machine: pid {victim.pid} (bench), since" in held.reasons[0]
+            assert "another command holds CPU 1-3,5-7" in held.shield["reason"]
         assert snapshot(folder) == during
         victim.kill()
     with hold("check", root=str(folder)):

@@ -11,10 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
+from machines import lay_out, snapshot
 
 from env.errors import MachineError, UsageError
 from env.hold import hold
-from env.run import run
+from env.run import run, run_held
 
 ROOT = Path(__file__).parent.parent
 SHOW = "import json,os,sys; open(sys.argv[1],'w').write(json.dumps([sys.argv[2:], dict(os.environ), os.getuid(), sys.executable]))"
@@ -129,3 +130,16 @@ def test_case_F5_ctrl_c_is_the_commands_to_answer_however_often():
             os.killpg(ours.pid, signal.SIGINT)
             time.sleep(0.1)
         assert ours.wait(timeout=30) == 9
+
+
+def test_a_command_runs_inside_the_applied_machine_and_all_is_as_before(tmp_path):
+    machine = lay_out(tmp_path / "machine", "A11_smt_sibling", "B1_cgroup2_only", "A11_smt_sibling")
+    (machine / "run").mkdir()
+    before = snapshot(machine)
+    group = machine / "sys/fs/cgroup/fastrnns-bench/run/cgroup.procs"
+    out = tmp_path / "seen"
+    script = f"read pid < {group}; echo $pid $$ > {out}; exit 4"
+    assert run_held(["sh", "-c", script], root=str(machine)) == 4
+    adopted, itself = out.read_text().split()
+    assert adopted == itself
+    assert snapshot(machine) == before

@@ -13,6 +13,7 @@ import pytest
 
 from env import tasks
 from env.journal import Journal, Owner
+from env.opened import HeldError, locked, state_folder
 from env.privilege import Privilege
 from env.shield import ShieldStep
 from env.shields.cset import SETS, Cset, hierarchy
@@ -53,10 +54,20 @@ def journal_in(folder: Path) -> Journal:
     return Journal.create(folder / "journal" / "j.jsonl", "hold", Owner.me("test"), "boot")
 
 
+@pytest.fixture(autouse=True)
+def _machine_is_ours() -> Iterator[None]:
+    """Nobody else of this program holds the machine meanwhile."""
+    try:
+        with locked(state_folder(FILES), "test"):
+            if standing():
+                pytest.skip("a shield stands on this machine; not ours to touch")
+            yield
+    except HeldError as error:
+        pytest.skip(str(error))
+
+
 @pytest.fixture
 def step(tmp_path) -> Iterator[ShieldStep]:
-    if standing():
-        pytest.skip("a shield stands on this machine; not ours to touch")
     host = Host(FILES, Privilege(FILES), Wanted(shield="cset"))
     host.journal = journal_in(tmp_path)
     made = ShieldStep(host)
@@ -109,11 +120,10 @@ def test_every_mask_is_as_before_and_no_set_remains(step, pinned):
 
 
 def test_the_next_command_takes_down_what_a_killed_one_left(tmp_path, pinned):
-    if standing():
-        pytest.skip("a shield stands on this machine; not ours to touch")
     script = f"""
 import sys, time
 from pathlib import Path
+from env.opened import HeldError, locked, state_folder
 from env.journal import Journal, Owner
 from env.privilege import Privilege
 from env.shield import ShieldStep
