@@ -400,14 +400,15 @@ def imagenet_cnn(
     script: bool = False,
     images: int = IMAGES,
     image_size: int = IMAGE_SIZE,
+    train: bool = True,
 ) -> ModelDef:
-    """A torchvision network in training mode on random images."""
+    """A torchvision network, in training mode unless asked otherwise, on random images."""
     from torchvision import models
 
     seed_generators(seed, device)
     network: nn.Module = getattr(models, arch)(weights=None)
     x = torch.randn(images, 3, image_size, image_size).to(device, dtype)
-    network.train().to(device, dtype)
+    network.train(train).to(device, dtype)
     named = dict(network.named_parameters())
     return ModelDef(
         inputs=(x,),

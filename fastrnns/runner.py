@@ -106,7 +106,7 @@ _ROWS = (
     _rnn("jit_layernorm_decom", "jit_layernorm with the norm written out as mean and biased std",
          "layernorm_lstm", options={"decompose": True}, layers="any", legacy=True,
          comparable_with="jit_layernorm", comparable_note="the same but for the norm's epsilon, left out",
-         verify="lstm_layernorm"),
+         verify="lstm_layernorm_decomposed"),
     _rnn("jit_dropout", "scripted stack of LSTM layers with dropout 0.4 between them",
          "stacked_lstm", options={"dropout": 0.4}, layers="any", legacy=True,
          comparable_with="cudnn_dropout", comparable_note="one layer has no dropout to do; masks differ",
