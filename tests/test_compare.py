@@ -79,7 +79,7 @@ def test_a_certain_difference_within_the_margin_is_not_slower():
 
 
 def test_inconclusive_exits_0_and_says_why():
-    found = compare.compare(record_of(series(10.0, 3, 0.1)), record_of(series(10.5, 3, 0.1)))
+    found = compare.compare(record_of(series(10.0, 5, 0.1)), record_of(series(10.5, 5, 0.1)))
     assert only(found).verdict == compare.INCONCLUSIVE
     assert found.exit_code == 0
     assert only(found).reason
@@ -118,6 +118,9 @@ def test_case_D7_one_process_of_many_iterations_is_still_one_replicate():
     )
     assert only(found).verdict == compare.INCONCLUSIVE
     assert "insufficient processes: 1" in only(found).reason
+    few = compare.compare(record_of(series(10.0, 4)), record_of(series(12.0, 4)))
+    assert only(few).verdict == compare.INCONCLUSIVE
+    assert "at least 5 a side" in only(few).reason
 
 
 def test_case_D7_no_samples_are_no_regression():

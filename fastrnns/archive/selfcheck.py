@@ -1,4 +1,4 @@
-"""How often a machine compared with itself would be called faster or slower, from a calibration's processes."""
+"""How often a machine compared with itself would be called faster or slower, from its calibration."""
 
 from __future__ import annotations
 
