@@ -49,7 +49,7 @@ def test_ceilings_are_measured_once_and_kept_as_a_record(tmp_path):
     kept = json.loads(path.read_bytes())
     record.validate(kept)
     assert kept["kind"] == "ceilings"
-    assert found["record"] == kept["id"]
+    assert found["records"] == [kept["id"]]
 
 
 def test_other_hardware_and_other_threads_have_ceilings_of_their_own(tmp_path):
@@ -58,6 +58,17 @@ def test_other_hardware_and_other_threads_have_ceilings_of_their_own(tmp_path):
     assert ask(archive, "b" * 16)[1] == 1
     assert ask(archive, threads=1, measured={**CEILINGS, "threads": 1})[1] == 1
     assert ask(archive)[1] == 0
+
+
+def test_measuring_again_keeps_the_best_of_both(tmp_path):
+    archive = Archive(tmp_path)
+    ask(archive, measured={**CEILINGS, "copy_bytes_per_s": 1e10, "launch_s": 1e-6})
+    found, measured = ask(archive, wanted=True)
+    assert measured == 1
+    assert (found["copy_bytes_per_s"], found["launch_s"]) == (2e10, 1e-6)
+    assert found["matrix_flops_per_s"] == {"fp32": 2e11, "bf16": None}
+    assert len(archive.files()) == 2
+    assert ask(archive)[0]["copy_bytes_per_s"] == 2e10
 
 
 def test_hardware_without_an_id_shares_ceilings_with_none(tmp_path):

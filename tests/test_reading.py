@@ -78,6 +78,9 @@ def test_the_limit_is_said_with_what_sets_it():
         limit_text(facts)
         == "25.0% of the compute limit, 0.5 ms at best; 0.1 ms if each step cost one grid barrier"
     )
+    assert limit_text({**facts, "share": 1.4}).startswith(
+        "above the compute ceiling, which was measured on a disturbed"
+    )
     assert limit_text({"limit_ms": None}) == "no ceiling known"
 
 

@@ -48,7 +48,7 @@ def fits(found: Mapping[str, Any], device_type: str, threads: int | None) -> boo
 def kept(
     folder: Path | str | None, hardware_id: str | None, device_type: str, threads: int | None
 ) -> dict[str, Any] | None:
-    """The newest ceilings in an archive that were measured on this hardware, or None."""
+    """The best of the ceilings in an archive that were measured on this hardware, or None."""
     if folder is None or hardware_id is None:
         return None
     from fastrnns.archive.store import in_order, read
@@ -61,12 +61,34 @@ def kept(
             entries.append(read(path))
         except HarnessError:
             continue  # `archive check` is what names damaged files
-    for entry in reversed(in_order(entries)):
+    found: dict[str, Any] | None = None
+    for entry in in_order(entries):
         ids = entry.record["fingerprint"]["ids"]
-        found: dict[str, Any] = entry.record.get("ceilings") or {}
-        if ids.get("hardware") == hardware_id and fits(found, device_type, threads):
-            return found | {"record": entry.id}
-    return None
+        measured = entry.record.get("ceilings") or {}
+        if ids.get("hardware") == hardware_id and fits(measured, device_type, threads):
+            found = best(found, measured) | {"records": [*(found or {}).get("records", []), entry.id]}
+    return found
+
+
+def best(one: Mapping[str, Any] | None, other: Mapping[str, Any]) -> dict[str, Any]:
+    """What was reached in either: a disturbed machine shows too low a ceiling, never too high a one."""
+    if one is None:
+        return dict(other)
+    rates = [side.get("matrix_flops_per_s") or {} for side in (one, other)]
+    return {
+        **one,
+        "copy_bytes_per_s": _chosen(max, one.get("copy_bytes_per_s"), other.get("copy_bytes_per_s")),
+        "matrix_flops_per_s": {
+            dtype: _chosen(max, rates[0].get(dtype), rates[1].get(dtype)) for dtype in rates[0] | rates[1]
+        },
+        "launch_s": _chosen(min, one.get("launch_s"), other.get("launch_s")),
+        "grid_barrier_s": _chosen(min, one.get("grid_barrier_s"), other.get("grid_barrier_s")),
+    }
+
+
+def _chosen(choose: Callable[..., float], *values: float | None) -> float | None:
+    known = [value for value in values if value is not None]
+    return choose(known) if known else None
 
 
 def describe(found: Mapping[str, Any]) -> str:

@@ -64,7 +64,7 @@ def parser() -> argparse.ArgumentParser:
         "--roofline",
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="measure the machine's ceilings where the archive has none (default: with --archive)",
+        help="measure the machine's ceilings (default: with --archive, where it has none)",
     )
     how.add_argument(
         "--internal-run",

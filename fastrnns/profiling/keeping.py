@@ -161,16 +161,17 @@ def ceilings_for(
 ) -> dict[str, Any] | None:
     """The ceilings of this machine: kept in the archive, else measured now and kept; None if not wanted.
 
-    `wanted` None: only where an archive keeps them, so that no command measures them twice.
+    `wanted` None: only with an archive, and measured only where it has none; True: measured again, and joined
+    with what is kept.
     """
     if wanted is False or (wanted is None and archive is None):
         return None
     folder = archive.folder if archive is not None else None
     hardware = complete(None)["ids"]["hardware"]
     found = ceilings.kept(folder, hardware, plan.device_type, threads)
-    if found is not None:
+    if found is not None and not wanted:
         return found
-    say("measuring this machine's ceilings, once")
+    say("measuring this machine's ceilings")
     started = time.monotonic()
     hello, measured = measure()
     if archive is not None:
@@ -183,4 +184,4 @@ def ceilings_for(
         }
         new["verdict"] = {"status": "valid", "reasons": []}
         say(f"ceilings: {archive.write(new)}")
-    return measured
+    return ceilings.best(found, measured)

@@ -134,6 +134,10 @@ def limit_text(limit: Mapping[str, Any]) -> str:
     if limit.get("limit_ms") is None:
         return "no ceiling known"
     share = "" if limit.get("share") is None else f"{limit['share']:.1%} of the {limit['bound']} limit, "
+    if (limit.get("share") or 0) > 1:
+        return (
+            f"above the {limit['bound']} ceiling, which was measured on a disturbed machine: use --roofline"
+        )
     barriers = limit.get("barriers_ms")
     serial = f"; {barriers:.3g} ms if each step cost one grid barrier" if barriers else ""
     return f"{share}{limit['limit_ms']:.3g} ms at best{serial}"
