@@ -105,3 +105,12 @@ def test_too_many_disturbed_iterations_are_counted_and_none_is_left_out():
     found = result(model, disturbances=[{"from_ns": 0, "to_ns": 10**12, "cause": "steal"}])
     assert found["forward"]["n"] == 10
     assert "10 of 10 iterations were disturbed (steal); none of them are left out" in found["notes"]
+
+
+def test_a_long_iteration_is_not_disturbed_by_what_covers_little_of_it():
+    model = measured([[10_000.0, 10_000.0]])
+    model.started_ns = [[0, 40 * 10**9]]
+    little = {"from_ns": 0, "to_ns": 10**9, "cause": "steal"}  # 1 s of 30 s
+    much = {"from_ns": 41 * 10**9, "to_ns": 49 * 10**9, "cause": "steal"}
+    assert excluded_by(model, [little])[0] == [[]]
+    assert excluded_by(model, [little, much])[0] == [[1]]

@@ -11,6 +11,9 @@ from fastrnns.measure.plan import BUDGET, STEADY, Plan
 
 # Shapes of a timed series from which a median should not be taken as it stands.
 NOT_STEADY = {warmup.UNSTEADY, warmup.SLOWDOWN, warmup.WARMUP, warmup.LATE}
+# Of an iteration's time: a disturbance that covers less cannot have moved it much. Only long iterations, of
+# seconds, are ever covered in part; the watch looks several times a second.
+DISTURBED_SHARE = 0.1
 DISTURBED_NOTE = "{count} of {total} iterations were disturbed ({causes}); {left} of them are left out"
 
 
@@ -110,7 +113,7 @@ def phase_of(phase: Phase, excluded: Sequence[Sequence[int]], *, torchscript: bo
 def excluded_by(
     measured: Measured, disturbances: Sequence[dict[str, Any]]
 ) -> tuple[list[list[int]], set[str]]:
-    """The iterations that overlap a disturbance, one list a process, and its causes; never by their value."""
+    """The iterations that a disturbance covers, one list a process, and its causes; never by their value."""
     excluded: list[list[int]] = []
     causes: set[str] = set()
     for index, starts in enumerate(measured.started_ns):
@@ -122,10 +125,15 @@ def excluded_by(
                 if number < len(phase.samples[index])
             )
             end = start + int(took_ms * 1e6)
-            hits = [item for item in disturbances if item["from_ns"] < end and item["to_ns"] > start]
+            covered: dict[str, int] = {}
+            for item in disturbances:
+                overlap = min(end, item["to_ns"]) - max(start, item["from_ns"])
+                if overlap > 0:
+                    covered[str(item["cause"])] = covered.get(str(item["cause"]), 0) + overlap
+            hits = {cause for cause, ns in covered.items() if ns >= DISTURBED_SHARE * (end - start)}
             if hits:
                 here.append(number)
-                causes.update(str(item["cause"]) for item in hits)
+                causes |= hits
         excluded.append(here)
     return excluded, causes
 
