@@ -93,6 +93,25 @@ def add_records(args: argparse.Namespace) -> int:
     return 0
 
 
+def model_history(args: argparse.Namespace) -> int:
+    """Print where a model's time changed, and what software changed there."""
+    from fastrnns.archive import history
+
+    archive = _archive(args)
+    survey = archive.survey()
+    for problem in survey.problems:
+        print(f"archive: skipped: {problem}", file=sys.stderr)
+    found = history.history((entry.record for entry in survey.entries), args.model)
+    if not found:
+        raise UsageError(
+            f"{archive.folder} holds no times of {args.model}; see python -m fastrnns.bench --list"
+        )
+    print(
+        json.dumps([history.as_dict(each) for each in found], indent=1) if args.json else history.text(found)
+    )
+    return 0
+
+
 def export_record(args: argparse.Namespace) -> int:
     """Print a record in another tool's format, and say on stderr what that cannot hold."""
     from fastrnns.archive import export, store
@@ -170,6 +189,9 @@ def _parser() -> argparse.ArgumentParser:
     sub = command("show", show_record, "one record in full")
     sub.add_argument("refs", nargs="*", default=["latest"], metavar="REF", help=refs)
     sub.add_argument("--json", action="store_true", help="the record itself")
+    sub = command("history", model_history, "where a model's time changed, and the software with it")
+    sub.add_argument("model", metavar="MODEL", help="as bench --list names it")
+    sub.add_argument("--json", action="store_true", help="as JSON")
     sub = command("check", check_records, "find torn, edited, duplicated and foreign files")
     sub.add_argument("paths", nargs="*", metavar="PATH", help="archives or records (the archive)")
     sub = command("add", add_records, "take a record from elsewhere, as one that could not be archived")
