@@ -92,7 +92,7 @@ def test_a_failed_model_keeps_what_it_measured():
 def test_disturbed_iterations_are_left_out_for_their_cause_and_counted():
     model = measured([[1.0] * 9 + [50.0]])
     assert excluded_by(model, [])[0] == [[]]
-    disturbances = [{"from_ns": 91_000_000, "to_ns": 93_000_000, "cause": "steal"}]
+    disturbances = [{"from_ns": 91_000_000, "to_ns": 193_000_000, "cause": "steal"}]
     found = result(model, disturbances=disturbances)
     assert found["forward"]["excluded"] == [[9]]
     assert found["forward"]["n"] == 9
