@@ -1,4 +1,4 @@
-"""What is checked of each model: equal inputs, then outputs, states and gradients beside a control and float64."""
+"""What is checked of each model: equal inputs, then outputs and gradients beside a control and float64."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from fastrnns.verify.tolerance import Tolerance, tolerance_for
 SCRIPTED_RUNS = 3  # TorchScript specialises after its first runs: the optimised code is what must be right
 # A layer-norm LSTM amplifies a difference about 1.1 times a step: 1e-7 reaches the tolerance near step 90.
 STEPS_OF_LAYER_NORM = 10
-NEAR_KINK = 5e-6  # a few times what fp32 rounds in a pre-activation: nearer to zero, relu's slope is a matter of luck
+NEAR_KINK = (
+    5e-6  # a few times what fp32 rounds in a pre-activation: nearer to zero, relu's slope is a matter of luck
+)
 EXACT = Tolerance(0.0)
 FLOAT64 = "float64"
 
@@ -57,7 +59,8 @@ class Outcome:
     def by_name(self, values: tuple[Tensor | None, ...], names: tuple[str, ...], prefix: str = "") -> Named:
         """Weights or their gradients by name; those that have none by their place."""
         return {
-            f"{prefix}{names[i] if i < len(names) else f'parameter {i}'}": value for i, value in enumerate(values)
+            f"{prefix}{names[i] if i < len(names) else f'parameter {i}'}": value
+            for i, value in enumerate(values)
         }
 
 
@@ -79,7 +82,9 @@ class Verifier:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._references: dict[tuple[references.Reference, str], tuple[list[Tensor], tuple[Named, Named | None]]] = {}
+        self._references: dict[
+            tuple[references.Reference, str], tuple[list[Tensor], tuple[Named, Named | None]]
+        ] = {}
 
     def verify(self, model: Model) -> Verified:
         """All checks of one model."""
@@ -115,7 +120,9 @@ class Verifier:
             settings = replace(settings, check_grad=False)  # nothing would be compared: the notes say why
         outcomes = run(model, settings, runs=runs, gradient=gradient, overrides=overrides)
         control = None
-        if model.control is not None:  # from the same seed, with the model's own gradient, the same in each run
+        if (
+            model.control is not None
+        ):  # from the same seed, with the model's own gradient, the same in each run
             first = outcomes[0]
             control = run(
                 runner.lookup(model.control), settings,
@@ -141,7 +148,10 @@ class Verifier:
             notes.append("a lower bound of the work: its outputs are those of a plain LSTM")
         if model.group == "cnns":
             s = self.settings
-            notes.append(f"on {s.images} images of 3x{s.image_size}x{s.image_size}; beside float64 with fixed batch statistics")
+            notes.append(
+                f"on {s.images} images of 3x{s.image_size}x{s.image_size};"
+                " beside float64 with fixed batch statistics"
+            )
         return notes
 
     def _compare(
@@ -157,7 +167,9 @@ class Verifier:
         if control is not None and model.control is not None:
             same = _same_start(outcome, control, model.control)
             if not all(check.ok for check in same):
-                notes.append(f"its inputs or weights are not those of {model.control}: nothing else was compared")
+                notes.append(
+                    f"its inputs or weights are not those of {model.control}: nothing else was compared"
+                )
                 return same
             wanted = {name: control.outputs.get(name) for name in outcome.outputs}
             checks += same
@@ -172,7 +184,7 @@ class Verifier:
         if reference is None:
             return checks or _well_formed(outcome)
         found = reference(model, outcome)
-        return checks + self._against_float64(model, outcome, control, tolerance, notes, found)
+        return checks + self._against_float64(model, outcome, control, notes, found)
 
     def _gradient_off_kinks(self, model: Model, settings: Settings, notes: list[str]) -> Tensor | None:
         """A random gradient, zero for the sequences in which rounding decides the slope of a relu."""
@@ -188,8 +200,8 @@ class Verifier:
         _, gradient = factory.random_gradient(started.outputs["output"], settings.seed)  # (T, B, H)
         if not bool(clear.all()):
             notes.append(
-                f"gradients from {int(clear.sum())} of {len(clear)} sequences: in the others a relu's input is "
-                f"within {NEAR_KINK:g} of zero, where rounding decides its slope"
+                f"gradients from {int(clear.sum())} of {len(clear)} sequences: in the others a relu's input "
+                f"is within {NEAR_KINK:g} of zero, where rounding decides its slope"
             )
         return gradient * clear.to(gradient.dtype).view(1, -1, 1)
 
@@ -199,8 +211,8 @@ class Verifier:
         if not model.verify.startswith("lstm_layernorm") or problem.seq_length <= STEPS_OF_LAYER_NORM:
             return self.settings
         notes.append(
-            f"over {STEPS_OF_LAYER_NORM} of the {problem.seq_length} steps: layer norm makes rounding grow from "
-            "step to step, in any implementation"
+            f"over {STEPS_OF_LAYER_NORM} of the {problem.seq_length} steps: layer norm makes rounding grow "
+            "from step to step, in any implementation"
         )
         return replace(self.settings, problem=replace(problem, seq_length=STEPS_OF_LAYER_NORM))
 
@@ -209,38 +221,38 @@ class Verifier:
         model: Model,
         outcome: Outcome,
         control: Outcome | None,
-        tolerance: Tolerance,
         notes: list[str],
         reference: tuple[Named, Named | None],
     ) -> list[Check]:
-        outputs, gradients = reference
-        checks = tensors.compare_all(outcome.outputs, outputs, FLOAT64, tolerance)
-        beside = (
-            tensors.compare_all(
-                {name: control.outputs.get(name) for name in outputs}, outputs, FLOAT64, tolerance
-            )
-            if control
-            else []
-        )
-        if outcome.gradients is not None and gradients is not None:
-            checks += tensors.compare_all(
-                outcome.by_name(outcome.gradients, outcome.names, "gradient of "), gradients, FLOAT64, tolerance
-            )
-            if control is not None:
-                beside += tensors.compare_all(
-                    control.by_name(control.gradients or (), outcome.names, "gradient of "),
-                    gradients,
-                    FLOAT64,
-                    tolerance,
-                )
-        errors = {check.tensor: check.max_abs for check in beside}
-        if wrong := [check.tensor for check in beside if not check.ok]:
+        """Compare with float64, and note beside each error what the control's is."""
+        checks = self._errors(model, outcome, outcome.names, reference)
+        if control is None:
+            return checks
+        beside = self._errors(model, control, outcome.names, reference)
+        if wrong := [check.tensor for check in beside if not check.ok and check.tensor in reference[0]]:
             notes.append(f"the control {model.control} is itself off the float64 reference in {wrong[0]}")
+        errors = {check.tensor: check.max_abs for check in beside}
         return [replace(check, control_max_abs=errors.get(check.tensor)) for check in checks]
+
+    def _errors(
+        self, model: Model, outcome: Outcome, names: tuple[str, ...], reference: tuple[Named, Named | None]
+    ) -> list[Check]:
+        tolerance = tolerance_for(model.verify, self.settings.dtype)
+        dtype = torch_dtype(self.settings.dtype)
+        outputs, gradients = reference
+        checks = tensors.compare_all(outcome.outputs, outputs, FLOAT64, tolerance, dtype=dtype)
+        if outcome.gradients is not None and gradients is not None:
+            named = outcome.by_name(outcome.gradients, names, "gradient of ")
+            checks += tensors.compare_all(named, gradients, FLOAT64, tolerance, dtype=dtype)
+        return checks
 
     def _reference(self, model: Model, outcome: Outcome) -> tuple[Named, Named | None]:
         """Outputs and gradients in float64 of the same inputs, weights and random gradient."""
-        given = [*outcome.data.values(), *outcome.weights, *([] if outcome.gradient is None else [outcome.gradient])]
+        given = [
+            *outcome.data.values(),
+            *outcome.weights,
+            *([] if outcome.gradient is None else [outcome.gradient]),
+        ]
         key = references.REFERENCES[model.verify], outcome.start
         known = self._references.get(key)
         if known and len(known[0]) == len(given) and all(map(torch.equal, known[0], given)):
@@ -256,7 +268,13 @@ class Verifier:
     def _network_in_float64(self, model: Model, outcome: Outcome) -> tuple[Named, Named | None]:
         """The same network, weights and images in float64, evaluating: eager, whatever the model is."""
         settings = replace(self.settings, dtype="fp64")
-        found = run(model, settings, start=outcome.start, gradient=outcome.gradient, overrides={"script": False, "train": False})[0]
+        found = run(
+            model,
+            settings,
+            start=outcome.start,
+            gradient=outcome.gradient,
+            overrides={"script": False, "train": False},
+        )[0]
         gradients = found.gradients
         named = None if gradients is None else found.by_name(gradients, outcome.names, "gradient of ")
         return found.outputs, named
@@ -277,7 +295,9 @@ def run(
         options |= {"images": settings.images, "image_size": settings.image_size}
     outcomes = []
     with runner.entered(model):
-        made = runner.build(model, settings.problem, settings.device, settings.dtype, settings.seed, **options)
+        made = runner.build(
+            model, settings.problem, settings.device, settings.dtype, settings.seed, **options
+        )
         for _ in range(runs):
             for param in made.params:
                 param.grad = None
@@ -316,7 +336,7 @@ def named_inputs(made: factory.ModelDef) -> Named:
 
 
 def named_outputs(model: Model, outputs: Any) -> Named:
-    """What a model returns, by name: sequences padded and their states joined, as torch.nn.LSTM gives them."""
+    """What a model returns, by name: sequences padded and states joined, as torch.nn.LSTM gives them."""
     if isinstance(outputs, Tensor):
         return {"output": outputs}
     if model.verify == "lstm_states":

@@ -28,7 +28,7 @@ def checks(model: Model, settings: Settings) -> list[Check]:
     p = float(model.options["dropout"])
     hidden = settings.problem.hidden_size
     batch = max(1, DRAWS // hidden)
-    shown, plain = _mask(model, settings, hidden, batch, p), _mask(model, settings, hidden, batch, 0.0)
+    shown, plain = _mask(model, settings, (batch, hidden), p), _mask(model, settings, (batch, hidden), 0.0)
     found = [
         tensors.finite("output under dropout", shown, (1, batch, hidden)),
         tensors.finite("output without dropout", plain, (1, batch, hidden)),
@@ -54,25 +54,33 @@ def checks(model: Model, settings: Settings) -> list[Check]:
             f"what is kept is scaled by {scale:.4f}; {wanted:.4f} would be right", abs(scale - wanted),
         )
     )  # fmt: skip
-    again = _mask(model, settings, hidden, batch, p)
-    other = _mask(model, settings, hidden, batch, p, seed=settings.seed + 1)
+    again = _mask(model, settings, (batch, hidden), p)
+    other = _mask(model, settings, (batch, hidden), p, seed=settings.seed + 1)
     found.append(
-        tensors.stated("same seed", "itself", torch.equal(shown == 0, again == 0), "the same seed gave another mask")
+        tensors.stated(
+            "same seed", "itself", torch.equal(shown == 0, again == 0), "the same seed gave another mask"
+        )
     )
     found.append(
         tensors.stated(
-            "another seed", "itself", not torch.equal(shown == 0, other == 0), "another seed gave the same mask"
+            "another seed",
+            "itself",
+            not torch.equal(shown == 0, other == 0),
+            "another seed gave the same mask",
         )
     )
     return found
 
 
-def _mask(model: Model, settings: Settings, hidden: int, batch: int, p: float, seed: int | None = None) -> Tensor:
+def _mask(
+    model: Model, settings: Settings, shape: tuple[int, int], p: float, seed: int | None = None
+) -> Tensor:
     """One step of two layers whose second layer shows, element by element, what it was given.
 
     With zero states and biases and weights on the cell gate alone, the second layer returns
     tanh(tanh(w x) / 2) / 2, which is zero exactly where x was dropped.
     """
+    batch, hidden = shape
     problem = Problem(1, 2, settings.problem.input_size, hidden, batch)
     seed = settings.seed if seed is None else seed
     with runner.entered(model), torch.no_grad():

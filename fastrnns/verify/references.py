@@ -12,13 +12,17 @@ import torch
 from torch import Tensor
 
 Named = dict[str, Tensor]
-Step = Callable[[Tensor, tuple[Tensor, ...]], tuple[Tensor, ...]]  # (input products of one step, states) -> states
+Step = Callable[
+    [Tensor, tuple[Tensor, ...]], tuple[Tensor, ...]
+]  # (input products of one step, states) -> states
 Reference = Callable[[Sequence[Any], Sequence[Tensor]], Named]  # (inputs without weights, weights) -> outputs
 
 EPSILON = 1e-5  # of torch's layer norm
 
 
-def _over_time(x_gates: Tensor, states: tuple[Tensor, ...], step: Step, *, reverse: bool = False) -> tuple[Tensor, tuple[Tensor, ...]]:
+def _over_time(
+    x_gates: Tensor, states: tuple[Tensor, ...], step: Step, *, reverse: bool = False
+) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Run one step after the other; the first state is the output."""
     order = range(x_gates.size(0) - 1, -1, -1) if reverse else range(x_gates.size(0))
     outputs: dict[int, Tensor] = {}
@@ -107,13 +111,13 @@ def lstm_layernorm(inputs: Sequence[Any], weights: Sequence[Tensor], epsilon: fl
     last_h, last_c = [], []
     for layer in range(len(weights) // 8):
         w_ih, w_hh, *norms = weights[8 * layer : 8 * layer + 8]
-        of_x, of_h, of_c = norms[0:2], norms[2:4], norms[4:6]
+        (x_w, x_b), (h_w, h_b), (c_w, c_b) = norms[0:2], norms[2:4], norms[4:6]
         h, c = h_0[layer], c_0[layer]
         outputs = []
         for x_gates in x @ w_ih.T:
-            gates = _normed(x_gates, *of_x, epsilon) + _normed(h @ w_hh.T, *of_h, epsilon)
-            i, f, g, o = gates.split(c.size(1), 1)
-            c = _normed(f.sigmoid() * c + i.sigmoid() * g.tanh(), *of_c, epsilon)
+            gates = _normed(x_gates, x_w, x_b, epsilon) + _normed(h @ w_hh.T, h_w, h_b, epsilon)
+            i, f, g, o = gates.chunk(4, 1)
+            c = _normed(f.sigmoid() * c + i.sigmoid() * g.tanh(), c_w, c_b, epsilon)
             h = o.sigmoid() * c.tanh()
             outputs.append(h)
         x = torch.stack(outputs)
@@ -128,7 +132,7 @@ def lstm_layernorm_decomposed(inputs: Sequence[Any], weights: Sequence[Tensor]) 
 
 
 def layernorm_bound(inputs: Sequence[Any], weights: Sequence[Tensor]) -> Named:
-    """An LSTM whose last cell state is then normed once for each step; the other norms leave nothing behind."""
+    """An LSTM whose last cell state is then normed once for each step; the other norms leave nothing."""
     found = lstm(inputs, weights[:4])
     c = found["state c"][0]
     for _ in range(len(inputs[0])):

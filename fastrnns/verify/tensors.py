@@ -45,12 +45,17 @@ def flatten(value: Any, name: str = "") -> list[tuple[str, Any]]:
 
 
 def compare_all(
-    got: Mapping[str, Any], want: Mapping[str, Any], against: str, tolerance: Tolerance
+    got: Mapping[str, Any],
+    want: Mapping[str, Any],
+    against: str,
+    tolerance: Tolerance,
+    *,
+    dtype: torch.dtype | None = None,
 ) -> list[Check]:
     """Compare tensors by name; one that only one side has is a failure, never skipped."""
     names = [*want, *(name for name in got if name not in want)]
     return [
-        compare(name, got.get(name), want.get(name), against, tolerance)
+        compare(name, got.get(name), want.get(name), against, tolerance, dtype=dtype)
         if name in got and name in want
         else _failed(name, against, tolerance, f"only {against if name in want else 'the model'} has it")
         for name in names
@@ -64,17 +69,22 @@ def compare_sequences(
     return compare_all(dict(flatten(got, name)), dict(flatten(want, name)), against, tolerance)
 
 
-def compare(name: str, got: Any, want: Any, against: str, tolerance: Tolerance) -> Check:
-    """Compare two tensors; `want` may be a float64 reference on another device."""
+def compare(
+    name: str, got: Any, want: Any, against: str, tolerance: Tolerance, *, dtype: torch.dtype | None = None
+) -> Check:
+    """Compare two tensors; a reference in another number format needs `dtype`, what `got` should be in."""
     for side, value in (("the model", got), (against, want)):
         if value is None:
             return _failed(name, against, tolerance, f"{side} gives none (no gradient?)")
         if not isinstance(value, Tensor):
             return _failed(name, against, tolerance, f"{side} gives a {type(value).__name__}, not a tensor")
     if got.shape != want.shape:
-        return _failed(name, against, tolerance, f"its shape is {list(got.shape)}, {against} has {list(want.shape)}")
-    if got.dtype != want.dtype and want.dtype != torch.float64:
-        return _failed(name, against, tolerance, f"its dtype is {got.dtype}, {against} has {want.dtype}")
+        return _failed(
+            name, against, tolerance, f"its shape is {list(got.shape)}, {against} has {list(want.shape)}"
+        )
+    expected = want.dtype if dtype is None else dtype
+    if got.dtype != expected:
+        return _failed(name, against, tolerance, f"its dtype is {got.dtype}, it should be {expected}")
     if got.numel() == 0:
         return _failed(name, against, tolerance, "it has no elements, so there is nothing to compare")
     left = got.detach().to("cpu", torch.float64)
@@ -89,7 +99,11 @@ def compare(name: str, got: Any, want: Any, against: str, tolerance: Tolerance) 
     difference = (left - right).abs()
     at = _index(int(difference.argmax()), difference)
     worst, allowed = float(difference[at]), tolerance.allowed(float(right.abs().max()))
-    problem = "" if worst <= allowed else f"differs from {against} by {worst:.6g} at {list(at)}, allowed {allowed:.6g}"
+    problem = (
+        ""
+        if worst <= allowed
+        else f"differs from {against} by {worst:.6g} at {list(at)}, allowed {allowed:.6g}"
+    )
     return Check(
         name, against, ok=worst <= allowed, max_abs=worst, allowed=allowed,
         index=at, got=float(left[at]), want=float(right[at]), problem=problem,
@@ -97,7 +111,7 @@ def compare(name: str, got: Any, want: Any, against: str, tolerance: Tolerance) 
 
 
 def finite(name: str, value: Any, shape: Sequence[int]) -> Check:
-    """Check that a tensor has a shape and only numbers, where there is nothing to compare its elements with."""
+    """Check that a tensor has a shape and only numbers, where nothing is known of its elements."""
     against, zero = "its shape", Tolerance(0.0)
     if not isinstance(value, Tensor):
         return _failed(name, against, zero, f"the model gives a {type(value).__name__}, not a tensor")

@@ -23,11 +23,15 @@ def main() -> int:
     warnings.filterwarnings("ignore", message=".*torch.jit.*")  # TorchScript's rows are marked legacy
     import torch
 
-    from fastrnns import precision
+    from fastrnns import fuser, precision
     from fastrnns.verify.checks import Settings, Verifier
 
     device = prepare(torch, job)
-    with precision.tf32(job["tf32"]):
+    pointwise = fuser.CudaPointwise(**job["cuda_pointwise"])
+    with (
+        precision.tf32(job["tf32"]),
+        fuser.fusers_and_executor(job["fuser"], job["executor"], pointwise),
+    ):
         wire.emit(hello(torch, device, 0.0, 0.0))
         verifier = Verifier(
             Settings(
