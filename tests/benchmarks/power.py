@@ -1,0 +1,55 @@
+"""Power: how often real added work of 3, 5 and 10 % is found.
+
+    python tests/benchmarks/power.py --repeats 20 --seq-length 100 [--device cuda] [--json FILE]
+
+The work of an LSTM is proportional to its time steps, so that 103, 105 and 110 steps are 3, 5 and 10 % more
+operations of the same kinds. Base and changed runs take turns. Records that differ in their problem would be
+refused; here, and only here, the changed record is given the base's problem. Target: 5 % found in 95 % of the
+runs.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+
+import runs
+
+from fastrnns.archive import compare
+
+SHIFTS = (0.03, 0.05, 0.10)
+
+
+def main() -> int:
+    """Print the table; exit 1 where the target is missed."""
+    parser = runs.flags(__doc__)
+    parser.set_defaults(seq_length=100)
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument(
+        "--target", type=float, default=0.05, help="the shift to be found in 95 %% of the runs"
+    )
+    args = parser.parse_args()
+    found: dict[float, list[dict[str, list]]] = {shift: [] for shift in SHIFTS}
+    for number in range(args.repeats):
+        base, _ = runs.record(args)
+        for shift in SHIFTS if number % 2 == 0 else reversed(SHIFTS):
+            new, _ = runs.record(args, seq_length=round(args.seq_length * (1 + shift)))
+            judged = compare.compare(runs.trusted(base), runs.trusted({**new, "problem": base["problem"]}))
+            rows = {f"{row.model} {row.phase}": [row.ratio, row.verdict] for row in judged.rows}
+            found[shift].append(rows)
+            print(f"{number + 1:3} {shift:+.0%} {rows}", flush=True)
+    missed = False
+    print(f"{'model and phase':28} {'added':>6} {'ratio':>8} {'slower':>8} {'faster':>8}")
+    for shift, rows in found.items():
+        for key in rows[0]:
+            ratio = statistics.median(row[key][0] for row in rows)
+            slower = sum(row[key][1] == compare.SLOWER for row in rows) / len(rows)
+            faster = sum(row[key][1] == compare.FASTER for row in rows) / len(rows)
+            missed |= shift == args.target and slower < 0.95
+            print(f"{key:28} {shift:6.0%} {ratio:8.4f} {slower:8.0%} {faster:8.0%}")
+    runs.save(args.json, {"found": {str(shift): rows for shift, rows in found.items()}})
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
