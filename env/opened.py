@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,8 @@ from env.step import Host, Step, Wanted
 from env.sysfs import Files
 
 SETUP, HOLD, LOCK = "setup.jsonl", "hold.jsonl", "lock"
+TOOL_SECONDS = 30.0  # longest that a tool takes: it is stopped then
+PAUSE_S = 0.02
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -93,7 +96,7 @@ def opened(root: str, wanted: Wanted, *, mode: str, command: str) -> Iterator[Op
             holder = recover_unless_held(host, folder, command)
             yield Opened(host, steps(host), holder=holder)
             return
-        stack.enter_context(locked(folder, command))
+        host.privilege.keep = (stack.enter_context(locked(folder, command)),)
         stack.enter_context(ending_by_signal())
         recover(host, folder)
         host.holding = True
@@ -161,12 +164,15 @@ def recover_unless_held(host: Host, folder: Path, command: str) -> str | None:
     if not (folder / LOCK).exists() and not (folder / HOLD).exists():
         return None
     try:
-        with locked(folder, command), signals_wait():
+        with locked(folder, command) as lock, signals_wait():
+            host.privilege.keep = (lock,)
             recover(host, folder)
     except HeldError as error:
         return error.holder
     except MachineError:
         return None  # the folder is not ours to use
+    finally:
+        host.privilege.keep = ()
     return None
 
 
@@ -181,14 +187,14 @@ def boot_id(files: Files) -> str:
 
 
 @contextlib.contextmanager
-def locked(folder: Path, command: str) -> Iterator[None]:
-    """One owner at a time; the kernel lets go when the owner ends, however it ends."""
+def locked(folder: Path, command: str) -> Iterator[int]:
+    """One owner at a time; the kernel lets go when the owner and its tools end, however they end."""
     with _lock_file(folder) as file:
         file.truncate(0)
         file.write(json.dumps(Owner.me(command).as_dict()))
         file.flush()
         try:
-            yield
+            yield file.fileno()
         finally:
             with contextlib.suppress(OSError):
                 (folder / LOCK).unlink()  # while it is ours; who waits with it open sees that it is gone
@@ -196,7 +202,8 @@ def locked(folder: Path, command: str) -> Iterator[None]:
 
 
 def _lock_file(folder: Path) -> IO[str]:
-    """The lock file, locked; raises MachineError that names who holds it."""
+    """The lock file, locked; raises HeldError that names who holds it."""
+    deadline = time.monotonic() + TOOL_SECONDS
     while True:
         try:
             folder.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -215,7 +222,12 @@ def _lock_file(folder: Path) -> IO[str]:
             file.seek(0)
             holder = _holder(file.read())
             file.close()
-            raise HeldError(holder) from None
+            if (holder is None or holder.alive()) and (folder / LOCK).exists():
+                raise HeldError(str(holder or "another command")) from None
+            if time.monotonic() > deadline:
+                raise HeldError(f"a tool that {holder} had started") from None
+            time.sleep(PAUSE_S)  # its owner was killed; what it had started, cset say, is about to end
+            continue
         if _still_there(folder / LOCK, file):
             return file
         file.close()  # the last owner removed it between our opening and our locking: it locks nothing now
@@ -228,11 +240,11 @@ def _still_there(path: Path, file: IO[str]) -> bool:
         return False
 
 
-def _holder(text: str) -> str:
+def _holder(text: str) -> Owner | None:
     try:
-        return str(Owner.from_dict(json.loads(text)))
+        return Owner.from_dict(json.loads(text))
     except (ValueError, KeyError, TypeError):
-        return "another command"
+        return None  # it has only just begun
 
 
 @contextlib.contextmanager

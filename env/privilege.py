@@ -50,6 +50,7 @@ class Privilege:
         self._child: subprocess.Popen[str] | None = None
         self._denied = ""
         self._latency: int | None = None
+        self.keep: tuple[int, ...] = ()  # the lock of the machine: tools hold it while they run
 
     @property
     def direct(self) -> bool:
@@ -132,6 +133,7 @@ class Privilege:
                 capture_output=True,
                 timeout=timeout,
                 env={**os.environ, "LC_ALL": "C", "FASTRNNS_ROOT": self.files.root},
+                pass_fds=self.keep,  # a tool that outlives us keeps the machine locked until it has ended
                 start_new_session=True,  # Ctrl-C is ours to answer: a tool cut short leaves half a shield
                 check=False,
             )
