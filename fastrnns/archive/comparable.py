@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from env import fingerprint
+
 Record = Mapping[str, Any]
 
 # Options that change what is measured. Absent on both sides is equal; absent on one is a difference.
@@ -79,7 +81,8 @@ def hardware_differences(base: Record, new: Record) -> list[Difference]:
     base_id, new_id = hardware_id(base), hardware_id(new)
     if base_id is not None and base_id == new_id:
         return []
-    parts = [(record.get("fingerprint") or {}).get("hardware") or {} for record in (base, new)]
+    prints = [dict(record.get("fingerprint") or {}) for record in (base, new)]
+    parts = [fingerprint.identity("hardware", side.get("hardware") or {}) for side in prints]
     found = list(leaf_differences(parts[0], parts[1], "hardware"))
     return found or [Difference("hardware id", base_id, new_id)]
 
