@@ -162,6 +162,8 @@ def recover(host: Host, folder: Path) -> list[str]:
 def recover_unless_held(host: Host, folder: Path, command: str) -> str | None:
     """Undo what a killed command left, unless another holds the machine now: then it is named."""
     if not (folder / LOCK).exists() and not (folder / HOLD).exists():
+        with contextlib.suppress(OSError):
+            folder.rmdir()  # only when it is empty: a command was killed before its first word
         return None
     try:
         with locked(folder, command) as lock, signals_wait():

@@ -126,6 +126,10 @@ def main() -> int:
                 after = real() if args.real else everything(folder)
                 if after == before:
                     break
+                print(
+                    f"not yet: {sorted(k for k in before | after if before.get(k, 0) != after.get(k, 0))[:5]}",
+                    file=sys.stderr,
+                )
                 time.sleep(1.0 if held_by_others(root) else 0.1)  # others use the real machine meanwhile
             if after != before:
                 bad += 1
@@ -133,7 +137,7 @@ def main() -> int:
                     {
                         k: (before.get(k), after.get(k))
                         for k in before | after
-                        if before.get(k) != after.get(k)
+                        if before.get(k, 0) != after.get(k, 0)
                     }
                 )
                 break
