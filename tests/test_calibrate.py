@@ -47,6 +47,12 @@ def test_more_processes_lower_the_floor_and_differences_of_runs_stay_in_it():
     assert moody.floor(20, 20, paired=True) < moody.floor(20, 20)
 
 
+def test_a_component_known_from_two_runs_does_not_blow_the_floor_up():
+    floors = [calibration.noise(logs(10, seed=seed)).floor(5, 5) for seed in range(20)]
+    assert max(floors) < 0.5
+    assert sorted(floors)[10] < 0.05
+
+
 def test_too_few_processes_make_no_floor():
     assert calibration.noise(logs(calibration.MIN_CALIBRATION - 1)) is None
     with pytest.raises(UsageError, match="at least 10"):

@@ -277,6 +277,13 @@ def test_a_calibration_lets_one_process_be_judged():
     assert only(compare.compare(one, near, calibration=known)).verdict != compare.SLOWER
 
 
+def test_a_noisy_machine_makes_nothing_the_same():
+    known = calibration.find([a_calibration(0.15, processes=10)], record_of(series(10.0)))
+    found = compare.compare(record_of(series(10.0)), record_of(series(10.9)), calibration=known)
+    assert only(found).verdict == compare.INCONCLUSIVE
+    assert "differs from itself" in only(found).reason
+
+
 def test_a_calibration_of_another_machine_or_problem_is_not_used():
     record = record_of(series(10.0))
     assert calibration.find([a_calibration(fingerprint=fingerprint("c" * 16, "other"))], record) is None

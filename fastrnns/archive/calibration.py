@@ -19,7 +19,8 @@ from fastrnns.measure import stats
 
 KIND = "calibrate"
 COVERAGE = 0.99  # of the machine's differences from itself lie within its floor
-BLOCK = 5  # processes in a row that stand for one run, to see what differs from run to run
+BLOCK = 5  # processes in a row, at most, that stand for one run: to see what differs from run to run
+RUNS = 5  # at least so many of them, for a variance known from two is not known
 MIN_CALIBRATION = 10  # processes, below which a floor would be a guess
 
 
@@ -37,16 +38,22 @@ class Noise:
     def floor(self, base: int, new: int, *, paired: bool = False) -> float:
         """The ratio less 1 that this machine stays below when compared with itself, with so many processes.
 
-        t * sqrt(s^2 (1/n + 1/m) + 2 r^2): variance components of a nested design (Kalibera and Jones 2013),
-        the degrees of freedom those of the less known component where it matters.
+        t * sqrt(s^2 (1/n + 1/m) + 2 r^2): variance components of a nested design (Kalibera and Jones 2013);
+        the degrees of freedom of the sum after Satterthwaite 1946, so that an uncertain component counts by
+        its size.
         """
         if paired:
             count = min(base, new)
             return math.expm1(_t(self.pair_degrees) * self.pair_deviation / math.sqrt(max(1, count)))
-        variance = self.deviation**2 * (1 / max(1, base) + 1 / max(1, new))
-        between = 2 * self.run_deviation**2
-        degrees = self.degrees if between == 0 else self.run_degrees
-        return math.expm1(_t(degrees) * math.sqrt(variance + between))
+        parts = (
+            (self.deviation**2 * (1 / max(1, base) + 1 / max(1, new)), self.degrees),
+            (2 * self.run_deviation**2, self.run_degrees),
+        )
+        variance = sum(part for part, _ in parts)
+        if variance == 0:
+            return 0.0
+        degrees = variance**2 / sum(part**2 / free for part, free in parts)
+        return math.expm1(_t(degrees) * math.sqrt(variance))
 
 
 def _t(degrees: float) -> float:
@@ -58,15 +65,16 @@ def noise(logs: Sequence[float]) -> Noise | None:
     count = len(logs)
     if count < MIN_CALIBRATION:
         return None
-    blocks = [logs[start : start + BLOCK] for start in range(0, count - BLOCK + 1, BLOCK)]
+    size = max(2, min(BLOCK, count // RUNS))
+    blocks = [logs[start : start + size] for start in range(0, count - size + 1, size)]
     inner = statistics.fmean(statistics.variance(block) for block in blocks)
-    inner_degrees = len(blocks) * (BLOCK - 1)
+    inner_degrees = len(blocks) * (size - 1)
     outer = statistics.variance([statistics.fmean(block) for block in blocks])
     pairs = [second - first for first, second in zip(logs[::2], logs[1::2], strict=False)]
     return Noise(
         deviation=math.sqrt(inner),
         degrees=inner_degrees,
-        run_deviation=math.sqrt(max(0.0, outer - inner / BLOCK)),
+        run_deviation=math.sqrt(max(0.0, outer - inner / size)),
         run_degrees=len(blocks) - 1,
         pair_deviation=math.sqrt(statistics.fmean(pair * pair for pair in pairs)),
         pair_degrees=len(pairs),

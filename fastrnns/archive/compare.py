@@ -26,6 +26,7 @@ ONLY_BASE, ONLY_NEW, NOT_COMPARABLE = "only-in-base", "only-in-new", "not-compar
 ALPHA = 0.005  # of any false faster or slower in one comparison, all models and phases together
 ALPHA_SAME = 0.05  # of a false same
 MARGIN = 0.01  # smaller differences are of no interest unless asked for
+SAME_LIMIT = 0.05  # a floor above it makes no two records the same, only the machine too noisy to tell
 MIN_PROCESSES = 5  # a side; of three, all may fall into one mode: up to 4 % false alarms (simulate.py)
 BACKWARD_SHARE = 0.02  # of the forward time; a backward pass is about twice it (0.004 ms: it did not run)
 IMPLAUSIBLE = 100.0  # between backward times, one side was not measured
@@ -147,7 +148,7 @@ def compare(
             rows.append(judged)
         for (index, estimate), p in zip(pending, holm([e.p_different() for _, e in pending]), strict=True):
             same_p = estimate.p_outside(rows[index].margin or margin)
-            rows[index] = decide(rows[index], estimate, p, same_p)
+            rows[index] = decide(rows[index], estimate, p, same_p, margin)
     return Comparison(
         str(base.get("id", "base")),
         str(new.get("id", "new")),
@@ -342,8 +343,8 @@ def _relative(side: Sequence[float | None], reference: Sequence[float | None]) -
     return [None if a is None or not known else a - statistics.fmean(known) for a in side]
 
 
-def decide(row: Row, estimate: Estimate, p: float, same_p: float) -> Row:
-    """The verdict, once the p values of all rows are known."""
+def decide(row: Row, estimate: Estimate, p: float, same_p: float, asked: float = 0.0) -> Row:
+    """The verdict, once the p values of all rows are known; `asked` is the margin before any floor."""
     margin = row.margin or 0.0
     low, high = estimate.interval()
     row = replace(row, ci95=(low, high), p=p)
@@ -351,7 +352,10 @@ def decide(row: Row, estimate: Estimate, p: float, same_p: float) -> Row:
     if p <= ALPHA and beyond:
         return replace(row, verdict=SLOWER if estimate.log_ratio > 0 else FASTER)
     if 1 / (1 + margin) <= low and high <= 1 + margin and same_p <= ALPHA_SAME:
-        return replace(row, verdict=SAME)
+        if margin <= max(SAME_LIMIT, asked):
+            return replace(row, verdict=SAME)
+        reason = f"this machine differs from itself by up to {margin:.1%}: nothing smaller can be told on it"
+        return replace(row, verdict=INCONCLUSIVE, reason=reason)
     if p <= ALPHA:
         reason = "a difference, and not shown to be larger or smaller than the margin"
     elif beyond:
