@@ -24,6 +24,8 @@ class Aslr(Recorded):
         """Full randomisation is right, and is left as it is otherwise."""
         state = super().probe()
         if state.status == "stable" and state.current != "random":
-            reason = "processes share their layout; sudo sysctl kernel.randomize_va_space=2 (not done from here)"
+            reason = (
+                "processes share their layout; sudo sysctl kernel.randomize_va_space=2 (not done from here)"
+            )
             return self.state("locked", state.current, "random", reason, self.path)
         return state

@@ -28,7 +28,9 @@ def parse_list(text: str) -> frozenset[int]:
     return frozenset(cpus)
 
 
-def parse_request(text: str, allowed: Collection[int] | None = None, *, flag: str = "--cpus") -> tuple[int, ...]:
+def parse_request(
+    text: str, allowed: Collection[int] | None = None, *, flag: str = "--cpus"
+) -> tuple[int, ...]:
     """The CPUs that a person asks for, checked against those allowed.
 
     Blanks around a group are accepted (`1-3, 7`), and so are repeats; backward ranges, empty

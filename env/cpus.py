@@ -51,7 +51,9 @@ def policies(files: Files, running: frozenset[int]) -> list[Policy]:
             found.append(Policy(path, members & running))
     if found:
         return found
-    return [Policy(path, frozenset({n})) for n in sorted(running) if files.is_dir(path := f"{CPU}/cpu{n}/cpufreq")]
+    return [
+        Policy(path, frozenset({n})) for n in sorted(running) if files.is_dir(path := f"{CPU}/cpu{n}/cpufreq")
+    ]
 
 
 def _members(files: Files, path: str) -> frozenset[int]:

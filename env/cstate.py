@@ -36,12 +36,16 @@ class CState(Knob):
             reason = "the kernel manages no idle states here (a virtual machine?): the host decides"
             return self.state("unavailable", None, self.wanted, reason, DRIVER)
         if not files.exists(LATENCY):
-            reason = "there is no /dev/cpu_dma_latency here; use the host, or boot with intel_idle.max_cstate=1"
+            reason = (
+                "there is no /dev/cpu_dma_latency here; use the host, or boot with intel_idle.max_cstate=1"
+            )
             return self.state("unavailable", None, self.wanted, reason, LATENCY)
         failure = self.host.unwritable(LATENCY)
         if failure:
             remedy = "run the benchmark where `sudo -n` is allowed"
-            return self.state("locked", driver, self.wanted, f"idle states are free: {failure.reason}; {remedy}", LATENCY)
+            return self.state(
+                "locked", driver, self.wanted, f"idle states are free: {failure.reason}; {remedy}", LATENCY
+            )
         reason = "idle states are free; they are held only while a command runs (bench, `env run`)"
         return self.state("unstable", driver, self.wanted, reason, LATENCY)
 

@@ -71,7 +71,9 @@ class Governor(Knob):
             offered = " ".join(sorted(wrong[0].offered or ()))
             what = f"{what}; the driver ({names}) offers only: {offered}"
             return self.state("locked", current, WANTED, what, self.source)
-        return self.unmet([f.governor.path for f in able], str(current), WANTED, what, self.source, self.remedy)
+        return self.unmet(
+            [f.governor.path for f in able], str(current), WANTED, what, self.source, self.remedy
+        )
 
     def changes(self) -> list[Change]:
         """The governors, each after the values that change with it."""

@@ -5,8 +5,6 @@ line. It reads one JSON object a line (`{"op": ..., ...}`), answers one a line, 
 input closes; what it holds open (the wake-up latency) is released by that.
 """
 
-# ruff: noqa: PTH
-
 from __future__ import annotations
 
 import errno
@@ -40,7 +38,10 @@ WRITES: tuple[tuple[str, str], ...] = (
     (rf"{_CPUFREQ}/energy_performance_preference", rf"{_WORD}|{_NUMBER}"),
     (rf"{_CPUFREQ}/(boost|cpb)", r"[01]"),
     (rf"{_CPUFREQ}/scaling_setspeed", _NUMBER),
-    (rf"({_CPUFREQ}|/sys/devices/system/cpu/cpufreq)/(ondemand|conservative|schedutil)/[a-z_]{{1,40}}", _NUMBER),
+    (
+        rf"({_CPUFREQ}|/sys/devices/system/cpu/cpufreq)/(ondemand|conservative|schedutil)/[a-z_]{{1,40}}",
+        _NUMBER,
+    ),
     (rf"{_CPUFREQ}/scaling_(min|max)_freq", _NUMBER),
     (r"/sys/devices/system/cpu/intel_pstate/no_turbo", r"[01]"),
     (r"/sys/devices/system/cpu/cpufreq/boost", r"[01]"),
@@ -101,7 +102,9 @@ class RefusedError(Exception):
 def check_write(path: str, value: str) -> None:
     """Refuse a write that is not on the list."""
     if not any(p.fullmatch(path) and v.fullmatch(value.strip()) for p, v in _WRITES) or ".." in path:
-        raise RefusedError(f"writing {value.strip()[:40]!r} to {path} is not one of this program's operations")
+        raise RefusedError(
+            f"writing {value.strip()[:40]!r} to {path} is not one of this program's operations"
+        )
 
 
 def check_folder(path: str) -> None:
@@ -230,7 +233,9 @@ OPERATIONS: dict[str, Callable[..., dict[str, Any]]] = {
 
 def _stays_below(path: str) -> None:
     """A listed path must not lead elsewhere through a link."""
-    if not os.path.realpath(path).startswith(("/sys/", "/proc/sys/", "/proc/irq/", "/cpusets", "/dev/cpuset")):
+    if not os.path.realpath(path).startswith(
+        ("/sys/", "/proc/sys/", "/proc/irq/", "/cpusets", "/dev/cpuset")
+    ):
         raise RefusedError(f"{path} leads out of the kernel's file systems")
 
 
@@ -251,7 +256,9 @@ def answer(line: str) -> dict[str, Any]:
 def main() -> int:
     """Answer requests until the input closes."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # the caller decides when the machine is let go, by closing the pipe
+        signal.signal(
+            number, signal.SIG_IGN
+        )  # the caller decides when the machine is let go, by closing the pipe
     for line in sys.stdin:
         sys.stdout.write(json.dumps(answer(line)) + "\n")
         sys.stdout.flush()

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from env import opened as machine
-from env import suspicion, tasks, watching
+from env import machine, suspicion, tasks, watching
 from env.cpulist import format_list
 from env.errors import MachineError
 from env.shield import ShieldStep
@@ -173,9 +172,9 @@ def described(step: ShieldStep, before: Sequence[Mapping[str, Any]]) -> dict[str
 
 def refuse_unstable(held: Held) -> None:
     """End before anything is measured on a machine that is not stable."""
-    wrong = [row for row in held.before if row["status"] != "stable"]
-    if wrong or not held.before:
-        named = ", ".join(f"{row['name']} {row['status']}" for row in wrong[:4]) or "it has no steps"
+    wrong = machine.amiss(held.before)
+    if wrong:
+        named = ", ".join(f"{row['name']} {row['status']}" for row in wrong[:4])
         raise MachineError(
             f"--strict: the machine is not stable ({named}); `python -m env check` says what to do"
         )

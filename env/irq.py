@@ -40,7 +40,9 @@ class Irq(Knob):
         if not lines:
             if unread is not None and unread.failure is not None:
                 return self.unreadable(unread.failure, wanted, self.source)
-            return self.state("unavailable", None, wanted, "no interrupts can be seen here (a container?)", IRQS)
+            return self.state(
+                "unavailable", None, wanted, "no interrupts can be seen here (a container?)", IRQS
+            )
         on = [line for line in lines if line.cpus & bench]
         fixed = [line for line in on if self._immovable(line)]
         movable = [line for line in on if line not in fixed]
@@ -67,7 +69,9 @@ class Irq(Knob):
                 cpus = frozenset()
             rest = cpus - bench
             if rest and rest != cpus:
-                planned.append(Change(self.name, DEFAULT, default.value, format_mask(rest, like=default.value)))
+                planned.append(
+                    Change(self.name, DEFAULT, default.value, format_mask(rest, like=default.value))
+                )
         for line in self._interrupts(bench)[0]:
             old = line.reading.value
             if old and line.wanted != line.cpus and not self.host.unwritable(line.reading.path):

@@ -42,7 +42,10 @@ class Owner:
     def from_dict(facts: dict[str, Any]) -> Owner:
         """The owner that a header or a lock file names."""
         return Owner(
-            int(facts["pid"]), facts.get("starttime"), str(facts.get("command", "?")), float(facts.get("since", 0.0))
+            int(facts["pid"]),
+            facts.get("starttime"),
+            str(facts.get("command", "?")),
+            float(facts.get("since", 0.0)),
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -131,7 +134,9 @@ class Journal:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise JournalError(f"{path}: the journal cannot be read ({error.strerror}); see to its permissions") from None
+            raise JournalError(
+                f"{path}: the journal cannot be read ({error.strerror}); see to its permissions"
+            ) from None
         whole = lines[:-1]  # what follows the last newline is torn, or nothing
         try:
             rows = [json.loads(line) for line in whole]
@@ -140,12 +145,16 @@ class Journal:
             if header is None:
                 return journal
             if header["schema"] != SCHEMA:
-                raise JournalError(f"{path}: journal of schema {header['schema']}; restore it with the version that wrote it")
+                raise JournalError(
+                    f"{path}: journal of schema {header['schema']}; restore it with the version that wrote it"
+                )
             journal = cls(path, header["kind"], Owner.from_dict(header["owner"]), header["boot_id"])
             for row in rows[1:]:
                 journal._replay(row)
         except (ValueError, KeyError, TypeError) as error:
-            raise JournalError(f"{path}: the journal is damaged ({error}); compare it with the machine, then delete it") from None
+            raise JournalError(
+                f"{path}: the journal is damaged ({error}); compare it with the machine, then delete it"
+            ) from None
         return journal
 
     def _replay(self, row: dict[str, Any]) -> None:

@@ -64,12 +64,16 @@ class Knob:
         """A state under this step's name."""
         return State(self.name, status, current, wanted, reason, source)
 
-    def unmet(self, paths: Sequence[str], current: str, wanted: str, what: str, source: str, remedy: str) -> State:
+    def unmet(  # noqa: PLR0917 - a sentence's parts, in its order
+        self, paths: Sequence[str], current: str, wanted: str, what: str, source: str, remedy: str
+    ) -> State:
         """The state where `paths` do not hold what is wanted: ours to change, or why not."""
         failures = [failure for path in paths if (failure := self.host.unwritable(path))]
         if not failures:
             return self.state("unstable", current, wanted, what, source)
-        return self.state("locked", current, wanted, f"{what}; {blocked(failures, len(paths), remedy)}", source)
+        return self.state(
+            "locked", current, wanted, f"{what}; {blocked(failures, len(paths), remedy)}", source
+        )
 
     def unreadable(self, failure: Failure, wanted: str | None, source: str) -> State:
         """The state where the files are there and will not be read."""
@@ -80,7 +84,11 @@ def blocked(failures: Sequence[Failure], of: int, remedy: str) -> str:
     """One sentence for all refusals of one step, with what an administrator would do."""
     first = failures[0]
     share = "" if len(failures) == of else f" ({len(failures)} of {of} files)"
-    if first.errno in {errno.EACCES, errno.EPERM} and "root" in first.reason and "although" not in first.reason:
+    if (
+        first.errno in {errno.EACCES, errno.EPERM}
+        and "root" in first.reason
+        and "although" not in first.reason
+    ):
         return f"{first.reason}{share}: {remedy}"
     return f"{first.reason} ({first.code}){share}"
 

@@ -1,7 +1,5 @@
 """Doing what needs root: directly as root, else through the one helper that `sudo -n` starts."""
 
-# ruff: noqa: PTH
-
 from __future__ import annotations
 
 import contextlib
@@ -35,7 +33,11 @@ class Completed:
     def message(self) -> str:
         """What it said last, for a sentence."""
         lines = [line.strip() for line in (self.stderr + "\n" + self.stdout).splitlines() if line.strip()]
-        return self.failure.reason if self.failure else (lines[-1] if lines else f"exit status {self.returncode}")
+        return (
+            self.failure.reason
+            if self.failure
+            else (lines[-1] if lines else f"exit status {self.returncode}")
+        )
 
 
 class Privilege:
@@ -115,7 +117,9 @@ class Privilege:
             return self._failure(f"/proc/{tid}", helper.answer(json.dumps({"op": "affinity", **request})))
         return self._failure(f"/proc/{tid}", self._ask("affinity", **request))
 
-    def run(self, program: str, arguments: Sequence[str], *, timeout: float = 30.0, root: bool = True) -> Completed:
+    def run(
+        self, program: str, arguments: Sequence[str], *, timeout: float = 30.0, root: bool = True
+    ) -> Completed:
         """Run a listed program as root (or as the caller, when it needs no root)."""
         helper.check_command(program, arguments)
         if root and not self.direct:
@@ -138,7 +142,9 @@ class Privilege:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return Completed(124, failure=Failure(program, codes.ETIMEDOUT, f"{program} gave no answer in {timeout:g} s"))
+            return Completed(
+                124, failure=Failure(program, codes.ETIMEDOUT, f"{program} gave no answer in {timeout:g} s")
+            )
         except OSError as error:
             reason = f"{program} cannot be run: {error.strerror}"
             return Completed(126, failure=Failure(program, error.errno or codes.EIO, reason))
@@ -175,7 +181,7 @@ class Privilege:
         child, self._child = self._child, None
         if child is not None:
             with contextlib.suppress(OSError):
-                assert child.stdin is not None
+                assert child.stdin is not None  # noqa: S101 - it was started with pipes
                 child.stdin.close()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(timeout=5)
@@ -188,16 +194,15 @@ class Privilege:
         number = int(reply.get("errno") or codes.EIO)
         if reply.get("refused") or reply.get("denied"):
             return Failure(path, number, str(reply["error"]))
-        known = Files("/", euid=0).failure(path, number, writing=True)
-        return known
+        return Files("/", euid=0).failure(path, number, writing=True)
 
     def _ask(self, op: str, **arguments: Any) -> dict[str, Any]:
         if not self._start():
             return {"ok": False, "errno": codes.EACCES, "error": self._denied, "denied": True}
         child = self._child
-        assert child is not None
-        assert child.stdin is not None
-        assert child.stdout is not None
+        assert child is not None  # noqa: S101 - it was started with pipes
+        assert child.stdin is not None  # noqa: S101 - it was started with pipes
+        assert child.stdout is not None  # noqa: S101 - it was started with pipes
         try:
             child.stdin.write(json.dumps({"op": op, **arguments}) + "\n")
             child.stdin.flush()

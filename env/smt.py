@@ -9,8 +9,10 @@ from env.sysfs import CPU
 
 
 class Smt(Knob):
-    """Two threads of a core share its units. Whole cores are chosen in place of taking siblings offline:
-    that would break other people's cpusets and interrupt masks.
+    """Two threads of a core share its units.
+
+    Whole cores are chosen in place of taking siblings offline: that would break other people's cpusets
+    and interrupt masks.
     """
 
     name = "smt"
@@ -26,7 +28,9 @@ class Smt(Knob):
         if not active and all(len(core) == 1 for core in cores):
             return self.state("stable", control or "off", None, "", self.source)
         bench = frozenset(host.bench)
-        outside = frozenset().union(*(core for core in cores if core & bench)) - bench if cores else frozenset()
+        outside = (
+            frozenset().union(*(core for core in cores if core & bench)) - bench if cores else frozenset()
+        )
         wanted = "whole cores"
         if outside:
             reason = (

@@ -96,7 +96,7 @@ class Host:
 
     @cached_property
     def choice(self) -> Choice:
-        """The bench CPUs: of a shield of ours, those asked for, or the best by topology. UsageError for impossible ones."""
+        """The bench CPUs: of a shield of ours, those asked for, or the best. UsageError for impossible ones."""
         from env import shield  # it stands above this module
 
         return shield.choose(self)

@@ -24,7 +24,9 @@ class Swap(Recorded):
 
     def show(self, word: str) -> str:
         """The eagerness, and how many swap areas there are for it."""
-        areas = len([line for line in (self.host.files.read(SWAPS).text or "").splitlines()[1:] if line.strip()])
+        areas = len(
+            [line for line in (self.host.files.read(SWAPS).text or "").splitlines()[1:] if line.strip()]
+        )
         return f"swappiness {word}, {areas} swap areas" if areas else f"no swap (swappiness {word})"
 
     def probe(self) -> State:

@@ -1,7 +1,5 @@
 """Kernel files below a root: every read and write is a value, and every failure carries its reason."""
 
-# ruff: noqa: PTH
-
 from __future__ import annotations
 
 import contextlib
@@ -93,7 +91,9 @@ def explain(number: int, path: str, *, writing: bool, euid: int) -> str:
         codes.EAGAIN: "the driver behind it is switched off",
         codes.EINVAL: "the kernel does not accept the value" if writing else "the kernel could not read it",
         codes.EIO: "the kernel does not allow it here",
-        codes.ENOSPC: "no space: for a cpuset, cpuset.mems is not set" if "cpuset" in path else "no space left",
+        codes.ENOSPC: "no space: for a cpuset, cpuset.mems is not set"
+        if "cpuset" in path
+        else "no space left",
     }
     return plain.get(number, os.strerror(number).lower())
 

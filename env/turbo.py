@@ -57,10 +57,16 @@ class Turbo(Knob):
         if not on:
             ours = self.host.standing or self.host.journal
             set_by_us = any(e.path == source and e.old != e.new for e in ours.entries) if ours else False
-            note = "" if set_by_us else "off already (set so before, or locked by firmware or absent): nothing to write"
+            note = (
+                ""
+                if set_by_us
+                else "off already (set so before, or locked by firmware or absent): nothing to write"
+            )
             return self.state("stable", "off", self.wanted, note, source)
         share = "" if len(on) == len(switches) else f" on {len(on)} of {len(switches)} policies"
-        remedy = f"echo {on[0].off} | sudo tee {' '.join(s.path for s in on[:1])}" + (" ..." if len(on) > 1 else "")
+        remedy = f"echo {on[0].off} | sudo tee {' '.join(s.path for s in on[:1])}" + (
+            " ..." if len(on) > 1 else ""
+        )
         state = self.unmet([s.path for s in on], "on", self.wanted, f"turbo is on{share}", source, remedy)
         refused = self.host.refused.get(source)
         if state.status == "locked" and refused and "firmware" in refused.reason:
@@ -124,7 +130,10 @@ class Turbo(Knob):
         if self.host.wanted.cap_frequency and (caps := self._caps(found)):
             return caps, ""
         if not found:
-            return [], "no cpufreq interface: whether turbo is on cannot be seen from here; switch it off on the host"
+            return (
+                [],
+                "no cpufreq interface: whether turbo is on cannot be seen from here; switch it off on the host",
+            )
         driver = ", ".join(names) or "unknown"
         return [], (
             f"not controllable: the driver ({driver}) has no turbo switch here; switch it off in the firmware's setup, "

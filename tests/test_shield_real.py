@@ -14,7 +14,8 @@ import pytest
 from env import tasks
 from env.hold import hold
 from env.journal import Journal, Owner
-from env.opened import HeldError, locked, state_folder
+from env.lock import HeldError, locked
+from env.machine import state_folder
 from env.privilege import Privilege
 from env.shield import ShieldStep
 from env.shields.cset import SETS, Cset, hierarchy

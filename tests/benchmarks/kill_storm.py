@@ -14,7 +14,8 @@ from pathlib import Path
 
 from env.errors import MachineError
 from env.hold import hold
-from env.opened import locked, state_folder
+from env.lock import locked
+from env.machine import state_folder
 from env.sysfs import Files
 
 VICTIM = """
