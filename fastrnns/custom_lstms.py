@@ -173,7 +173,7 @@ def check_against_nn_lstm(
     ):  # fmt: skip
         if got.shape != want.shape:
             raise HarnessError(f"{name} is {tuple(got.shape)}; torch.nn.LSTM gives {tuple(want.shape)}")
-        difference = float((got - want).abs().max())
+        difference = float((got - want).detach().abs().max())
         if not difference <= CHECK_TOLERANCE:  # so that a NaN fails
             raise HarnessError(
                 f"{name} differs from torch.nn.LSTM by {difference:g}, not {CHECK_TOLERANCE:g}"

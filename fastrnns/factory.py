@@ -18,6 +18,7 @@ from fastrnns import cells, custom_lstms, loops
 from fastrnns.sizes import Problem
 
 SHORTEST, LONGEST = 30, 100  # lengths of vl_*: 30 to 99, upstream's, whatever --seqLength is
+GRADIENT_STREAM = 0x9E3779B97F4A7C15 % 2**63  # added to a seed for the random gradient
 IMAGES, IMAGE_SIZE = 32, 224  # what a resnet is given: upstream's
 
 
@@ -67,7 +68,8 @@ def random_gradient(output: Tensor, seed: int | None = None) -> tuple[Tensor, Te
     """An output and a random gradient like it; any seed, 0 too, decides the gradient."""
     if seed is None:
         return output, torch.randn_like(output)
-    generator = torch.Generator(output.device).manual_seed(seed)
+    # Another stream than that of the inputs: the same seed would draw the inputs again, as the gradient.
+    generator = torch.Generator(output.device).manual_seed((seed + GRADIENT_STREAM) % 2**63)
     gradient = torch.randn(output.shape, generator=generator, device=output.device, dtype=torch.float32)
     return output, gradient.to(output.dtype)
 

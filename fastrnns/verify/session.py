@@ -1,4 +1,4 @@
-"""One verification, in order: hold the machine, check models in fresh processes, keep the record. No torch."""
+"""One verification, in order: hold the machine, check models in fresh processes, keep the record."""
 
 from __future__ import annotations
 
