@@ -119,10 +119,11 @@ def show(comparison: Comparison, args: argparse.Namespace) -> None:
     if comparison.refusals and not comparison.forced:
         from fastrnns.archive.comparable import sentence
 
-        hint = (
-            "" if args.within_machine else "; --within-machine MODEL compares ratios, --force compares anyway"
+        elsewhere = all(each.field.startswith("hardware") for each in comparison.refusals)
+        hint = "--within-machine MODEL compares ratios, " if elsewhere and not args.within_machine else ""
+        raise MachineError(
+            f"not comparable: {sentence(list(comparison.refusals))}; {hint}--force compares anyway"
         )
-        raise MachineError(f"not comparable: {sentence(list(comparison.refusals))}{hint}")
     say(f"{comparison.new_id} against {comparison.base_id}: {comparison.overall}")
 
 

@@ -49,7 +49,7 @@ class Difference:
 
 
 def _short(value: Any) -> str:
-    text = "not recorded" if value is None else str(value)
+    text = "not recorded" if value is None else str(value) or "-"
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -103,7 +103,7 @@ def refusals(base: Record, new: Record, *, within_machine: bool = False) -> list
         if verdict.get("status") == "invalid":
             reasons = "; ".join(map(str, verdict.get("reasons") or ())) or "no reason recorded"
             said = f"invalid: {reasons}"
-            found.append(Difference("verdict", said, "") if index == 0 else Difference("verdict", "", said))
+            found.append(Difference("verdict", said, "-") if index == 0 else Difference("verdict", "-", said))
     if not within_machine:
         found += hardware_differences(base, new)
     if device_kind(base) != device_kind(new):

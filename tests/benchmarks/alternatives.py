@@ -40,8 +40,9 @@ def forward():
 TORCH = (
     MODEL
     + """
-from torch.utils.benchmark import Timer m = Timer("forward()", globals=globals(),
-num_threads=torch.get_num_threads()).blocked_autorange({min_run_time}) print("VALUE", m.median * 1e3)
+from torch.utils.benchmark import Timer
+timer = Timer("forward()", globals=globals(), num_threads=torch.get_num_threads())
+print("VALUE", timer.blocked_autorange(min_run_time={min_run_time}).median * 1e3)
 """
 )
 HISTORICAL = (
@@ -51,7 +52,9 @@ import gc, time
 times = []
 for index in range(110):
     gc.collect()
-    start = time.perf_counter(); out = forward(); took = time.perf_counter() - start
+    start = time.perf_counter()
+    out = forward()
+    took = time.perf_counter() - start
     out[0].backward(torch.ones_like(out[0]))
     gc.collect()
     if index >= 10:
@@ -80,7 +83,10 @@ def script(code: str, *flags: str, inherit: bool = False) -> str:
             *flags,
             *(["--inherit-environ", ",".join(os.environ)] if inherit else []),
         ]
-        return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise SystemExit(f"an alternative failed:\n{done.stderr[-2000:]}")
+        return done.stdout
 
 
 def value(code: str) -> float:
