@@ -228,28 +228,31 @@ def parser() -> argparse.ArgumentParser:
 def run(args: argparse.Namespace) -> int:
     """Read, refuse or run, compare, keep, and say."""
     from env import fingerprint
-    from fastrnns.archive import calibration, compare, store
-    from fastrnns.archive.comparable import KINDS
+    from fastrnns.archive import calibration, comparable, compare, store
 
     if not 0 < args.margin < 100:
         raise UsageError(f"--margin is {args.margin:g}; give a percentage above 0 and below 100, such as 2")
     archive = store.Archive(args.archive)
     record = archive.load(args.record)
-    if record["kind"] not in KINDS:
+    if record["kind"] not in comparable.KINDS:
         raise UsageError(f"record {record['id']} is of kind {record['kind']}; choose a bench record")
+    if record["verdict"]["status"] == "invalid":
+        raise UsageError(
+            f"record {record['id']} is invalid ({'; '.join(record['verdict']['reasons'][:2])}); "
+            "there is nothing to reproduce, choose another"
+        )
     bench_flags(record)
     refuse_elsewhere(record, fingerprint.complete(fingerprint.collect()))
     wanted = software_of(record)
     again = repeat(record, interpreter(wanted, args.python, install=not args.no_install))
     known = calibration.find((entry.record for entry in archive.list()), again)
     comparison = compare.compare(record, again, margin=args.margin / 100, calibration=known)
-    if comparison.refusals:
-        from fastrnns.archive.comparable import sentence
-
-        raise MachineError(f"ran, and cannot be compared: {sentence(list(comparison.refusals))}")
     word = answer(comparison)
     again |= {"kind": KIND, "details": {**(again.get("details") or {}), "of": record["id"], "answer": word}}
     path = archive.write(again)
+    if comparison.refusals:
+        why = comparable.sentence(list(comparison.refusals))
+        raise MachineError(f"ran, left {os.path.relpath(path)}, and cannot be compared: {why}")
     show(comparison, word, args)
     say(f"record: {os.path.relpath(path)}")
     return 0 if word == REPRODUCED else 1

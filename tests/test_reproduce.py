@@ -100,3 +100,10 @@ def test_a_record_that_is_no_bench_is_a_usage_error(tmp_path):
     archive = store.Archive(tmp_path)
     path = archive.write(record(kind="verify"))
     assert reproduce.main([str(path), "--archive", str(tmp_path)]) == 2
+
+
+def test_an_invalid_record_is_refused_before_anything_runs(tmp_path, capsys):
+    archive = store.Archive(tmp_path)
+    path = archive.write(record(verdict={"status": "invalid", "reasons": ["interrupted"]}))
+    assert reproduce.main([str(path), "--archive", str(tmp_path)]) == 2
+    assert "interrupted" in capsys.readouterr().err
