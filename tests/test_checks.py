@@ -161,6 +161,14 @@ def test_dropout_that_does_not_scale_fails():
     assert any(tensor == "scale of what is kept" for tensor, _ in problems(wrong, settings_for(model)))
 
 
+def test_the_seed_of_cudnns_dropout_is_not_asked_for_twice():
+    from fastrnns.verify.dropout import seed_decides
+
+    assert seed_decides(runner.lookup("cudnn_dropout"), CPU)
+    assert not seed_decides(runner.lookup("cudnn_dropout"), torch.device("cuda"))
+    assert seed_decides(runner.lookup("jit_dropout"), torch.device("cuda"))
+
+
 def test_gradients_can_be_left_out():
     found = Verifier(replace(SMALL, check_grad=False)).verify(runner.lookup("py"))
     assert found.ok

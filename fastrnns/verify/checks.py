@@ -144,6 +144,10 @@ class Verifier:
             notes.append(
                 "its masks are random, so it is compared with the dropout at 0, and then by its statistics"
             )
+            if not dropout.seed_decides(model, self.settings.device):
+                notes.append(
+                    "a seed decides only the first masks of a process: cuDNN keeps its own generator"
+                )
         if model.verify == "layernorm_bound":
             notes.append("a lower bound of the work: its outputs are those of a plain LSTM")
         if model.group == "cnns":

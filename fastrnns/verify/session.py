@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -223,6 +224,8 @@ def fill(record: dict[str, Any], options: VerifyOptions, found: Found, held: Hel
         "threads": hello.get("threads"),
         "products": hello.get("precision"),
         "deterministic": hello.get("deterministic"),
+        "cudnn_deterministic": hello.get("cudnn_deterministic"),
+        "cublas_workspace_config": os.environ.get("CUBLAS_WORKSPACE_CONFIG"),
         "torch": (hello.get("torch") or {}).get("version"),
     }
     record["environment"] = {
