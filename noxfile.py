@@ -52,7 +52,8 @@ def restore_env(session: nox.Session) -> None:
 @nox.session(venv_backend="none", default=False)
 def verify(session: nox.Session) -> None:
     """Check the models' outputs and gradients (all models, unless `-- --rnns NAME ...`)."""
-    everything = [] if "--rnns" in session.posargs else ["--all"]
+    named = {"--rnns", "--cnns", "--variable-lstms", "--variable_lstms"} & set(session.posargs)
+    everything = [] if named else ["--all"]
     python(session, "fastrnns.test", *ARCHIVED, *everything, *session.posargs)
 
 
