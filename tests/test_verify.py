@@ -310,7 +310,7 @@ def test_verbose_prints_the_graph_that_torchscript_ran():
 def test_ctrl_c_ends_with_130_and_a_record_marked_interrupted(tmp_path):
     started = subprocess.Popen(
         [sys.executable, "-m", "fastrnns.test", "--device", "cpu", "--env", "ignore", "--rnns", "cudnn", "vl_py",
-         "--miniBatch", "256", "--archive", str(tmp_path)],
+         "--seqLength", "30", "--miniBatch", "128", "--archive", str(tmp_path)],
         cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     for line in started.stderr:
