@@ -100,3 +100,35 @@ def test_a_budget_is_shared_among_the_processes():
 def test_models_take_turns():
     assert [rotated("abcdef", n, 3) for n in range(3)] == [list("abcdef"), list("cdefab"), list("efabcd")]
     assert rotated([], 1, 3) == []
+
+
+def gpu_rule(**changes):
+    given = {"warmup": None, "nloops": None, "precision": 0.01, "seconds": 15.0, "limit_seconds": 15.0}
+    return plan.Rule(**{**given, "cold_seconds": plan.COLD_SECONDS, **changes})
+
+
+def test_a_torchscript_model_is_not_timed_while_it_compiles() -> None:
+    rule = gpu_rule(torchscript=True, least_warmup=plan.LEAST_WARMUP_TORCHSCRIPT)
+    compiling = [9000.0, 4000.0, 3400.0, 3300.0, 800.0]
+    for count in range(len(compiling) + 1):
+        seen = compiling[:count]
+        assert plan.warm(rule, seen, sum(seen) / 1e3) is None, count
+    seen = [*compiling, *[17.0] * 40]
+    assert plan.warm(rule, seen, sum(seen) / 1e3) == plan.STEADY
+
+
+def test_a_torchscript_model_that_never_ends_compiling_is_given_up_at_the_limit() -> None:
+    rule = gpu_rule(torchscript=True, cold_seconds=0.0)
+    assert plan.warm(rule, [9000.0, 4000.0, 3400.0], 16.4) == plan.BUDGET
+
+
+def test_libraries_that_load_are_no_warm_up_and_are_charged_to_no_budget() -> None:
+    rule = gpu_rule()
+    assert plan.warm(rule, [2700.0, 5.5, 5.5, 5.5, 5.5, 5.5, 5.5], 2.8) is None
+    seen = [2700.0, *[5.5] * 60]
+    assert plan.warm(rule, seen, 3.1) == plan.STEADY
+    assert plan.cold_seconds(rule, seen) == pytest.approx(2.6945)
+
+
+def test_on_a_cpu_nothing_is_free() -> None:
+    assert plan.cold_seconds(gpu_rule(cold_seconds=0.0), [2700.0, 5.5]) == 0.0

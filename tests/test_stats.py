@@ -123,3 +123,10 @@ def test_changing_the_unit_scales_everything(samples, factor):
     second = stats.summarise([[value * factor for value in series] for series in samples])
     for key in ("median", "mean", "min"):
         assert second[key] == pytest.approx(first[key] * factor, rel=1e-6)
+
+
+def test_an_interval_over_orders_of_magnitude_is_not_shown_as_knowledge() -> None:
+    said = stats.summarise([[800.0, 900.0], [8.0, 9.0], [650.0, 700.0]])
+    assert said["ci95"] is None
+    assert said["method"] == stats.METHOD_WIDE
+    assert said["median"] == 675.0

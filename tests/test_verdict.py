@@ -162,3 +162,19 @@ def test_what_the_holder_of_the_machine_says_is_passed_on():
     assert verdict(environment(reasons=["threads exceed the shield"]), [result()])["reasons"] == [
         "threads exceed the shield",
     ]
+
+
+def test_one_disturbed_model_among_several_taints_and_is_named():
+    bad = {**result(), "model": "resnet50"}
+    count = len(bad["forward"]["samples"][0])
+    bad["forward"] = {**bad["forward"], "excluded": [list(range(count)) for _ in bad["forward"]["samples"]]}
+    others = [{**result(), "model": name} for name in ("cudnn", "jit")]
+    said = verdict(environment(), [*others, bad])
+    assert said["status"] == "tainted"
+    assert said["reasons"] == ["resnet50: the watch saw 100% of the iterations disturbed"]
+    assert verdict(environment(), [bad])["status"] == "invalid"
+
+
+def test_torchscript_that_was_timed_while_it_compiled_is_named():
+    early = {**result(), "details": {"marks": ["not warmed up"]}}
+    assert "compiling" in verdict(environment(), [early])["reasons"][0]

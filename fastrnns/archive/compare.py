@@ -16,6 +16,7 @@ from typing import Any
 from fastrnns.archive import comparable
 from fastrnns.archive.calibration import Calibration
 from fastrnns.archive.comparable import Difference, Record
+from fastrnns.archive.verdict import BACKWARD_SHARE, disturbed
 from fastrnns.errors import MachineError
 from fastrnns.measure import stats
 from fastrnns.measure.difference import Estimate, from_noise, holm, pairwise, welch
@@ -28,7 +29,6 @@ ALPHA_SAME = 0.05  # of a false same
 MARGIN = 0.01  # smaller differences are of no interest unless asked for
 SAME_LIMIT = 0.05  # a floor above it makes no two records the same, only the machine too noisy to tell
 MIN_PROCESSES = 5  # a side; of three, all may fall into one mode: up to 4 % false alarms (simulate.py)
-BACKWARD_SHARE = 0.02  # of the forward time; a backward pass is about twice it (0.004 ms: it did not run)
 IMPLAUSIBLE = 100.0  # between backward times, one side was not measured
 PHASES = ("forward", "backward")
 
@@ -312,6 +312,8 @@ def _forbidden(row: Row, results: Sequence[Mapping[str, Any]]) -> Row | None:
     ]
     middles = [statistics.median(values) if values else None for values in medians]
     for side, result, middle in zip(("base", "new"), results, middles, strict=True):
+        if (spoilt := disturbed(result)) is not None:
+            return refuse("disturbances", f"{side}: {spoilt}")
         if middle == 0:
             return refuse(row.phase, f"{side}: a time of 0 was not measured")
         forward = stats.process_medians(stats.measured((result.get("forward") or {}).get("samples") or ()))

@@ -12,6 +12,8 @@ from env import suspicion
 BACKWARD_SHARE = 0.01
 # More than a fifth of the iterations disturbed: what is left is no longer a sample of what was asked.
 EXCLUDED_SHARE = 0.2
+# That many of the models so disturbed: it is the run that was, not one model's turn.
+DISTURBED_MODELS_SHARE = 0.5
 # Without these two nothing is known of the frequency, and without the shield not who else was running.
 FREQUENCY_STEPS = ("governor", "turbo")
 REQUIRED_STEPS = (*FREQUENCY_STEPS, "shield")
@@ -38,10 +40,12 @@ def verdict(
     against = [*_interrupted(options, exit_code), *_unmeasured(results, kind)]
     doubts: list[str] = []
     if kind in SAMPLED_KINDS:
-        for result in results:
-            if result.get("status") == "ok":
-                against += _impossible(result)
-                doubts += _doubtful(result)
+        ran = [result for result in results if result.get("status") == "ok"]
+        spoilt = [reason for result in ran if (reason := disturbed(result))]
+        (against if len(spoilt) > DISTURBED_MODELS_SHARE * len(ran) else doubts).extend(spoilt)
+        for result in ran:
+            against += _impossible(result)
+            doubts += _doubtful(result)
     if kind not in UNTIMED_KINDS:
         doubts += machine_doubts(environment)
         graver, lesser = _watched(environment or {}, results)
@@ -121,10 +125,15 @@ def _impossible(result: Mapping[str, Any]) -> list[str]:
                 else 0.0
             )
             found.append(f"{name}: backward not measured (its time is {share:.2%} of the forward)")
-    share = _excluded_share(result)
-    if share > EXCLUDED_SHARE:
-        found.append(f"{name}: the watch saw {share:.0%} of the iterations disturbed")
     return found
+
+
+def disturbed(result: Mapping[str, Any]) -> str | None:
+    """Why a result is no sample of what was asked: too much of it was disturbed. None where it is one."""
+    share = _excluded_share(result)
+    if share <= EXCLUDED_SHARE:
+        return None
+    return f"{result['model']}: the watch saw {share:.0%} of the iterations disturbed"
 
 
 def _doubtful(result: Mapping[str, Any]) -> list[str]:
@@ -137,6 +146,8 @@ def _doubtful(result: Mapping[str, Any]) -> list[str]:
         found.append(f"{name}: insufficient samples (1), so there is no spread and no interval")
     elif processes == 1:
         found.append(f"{name}: one process, so the spread between processes is not known")
+    if "not warmed up" in ((result.get("details") or {}).get("marks") or ()):
+        found.append(f"{name}: timed before TorchScript had ended compiling")
     unsteady = [phase for phase in PHASES if _unsteady((result.get(phase) or {}).get("steady"))]
     return [*found, *(f"{name}: no steady {phase}" for phase in unsteady)]
 

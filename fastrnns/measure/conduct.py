@@ -51,6 +51,9 @@ class Measured:
     order: list[dict[str, int]] = field(default_factory=list)  # process and position, one a list of samples
     cold_start_ms: list[float] = field(default_factory=list)  # built, and the first iteration done
     ended: list[dict[str, str]] = field(default_factory=list)  # why warm-up and sampling ended
+    cold_s: list[float] = field(
+        default_factory=list
+    )  # of it, loading and compiling that no budget was charged
     notes: list[str] = field(default_factory=list)
     built_s: float = 0.0
     seconds: float = 0.0
@@ -169,9 +172,14 @@ class Conductor:
         for name in todo:
             torchscript = name in self.torchscript
             spent = outcome.models[name].spent(torchscript=torchscript)
-            rules.append(
-                [name, planning.rule_for(self.plan, process, spent, torchscript=torchscript).as_dict()]
+            rule = planning.rule_for(
+                self.plan,
+                process,
+                spent,
+                torchscript=torchscript,
+                cold_seconds=0.0 if self.job.get("device") == "cpu" else planning.COLD_SECONDS,
             )
+            rules.append([name, rule.as_dict()])
         child = self.spawn()
         reached = 0
         current: Measured | None = None
@@ -230,6 +238,7 @@ class Conductor:
             return True
         elif kind == "model_done":
             model.ended.append({"warmup": event["warmup_ended"], "timed": event["timed_ended"]})
+            model.cold_s.append(event.get("cold_s", 0.0))
             model.last_seconds = event["spent_s"]
             model.seconds += event["spent_s"]
             return True

@@ -55,6 +55,7 @@ class Ended:
 
     warmup: str
     timed: str
+    cold_s: float = 0.0  # that loading and compiling took, charged to no budget
 
 
 def iterate(model: Measurable, clock: Clock) -> tuple[int, float, float | None]:
@@ -122,7 +123,8 @@ def measure(
             totals.append(sample[1] + (sample[2] or 0.0))
             stream.add("warmup", *sample)
         stream.flush("warmup")
-        while (ended := plan.enough(rule, forward, backward, spent_s())) is None and not stream.stop:
+        cold_s = plan.cold_seconds(rule, totals)
+        while (ended := plan.enough(rule, forward, backward, spent_s() - cold_s)) is None and not stream.stop:
             sample = iterate(model, clock)
             forward.append(sample[1])
             if sample[2] is not None:
@@ -131,7 +133,7 @@ def measure(
             if len(forward) % COLLECT_EVERY == 0:
                 gc.collect()
         stream.flush("timed")
-    return Ended(warmed or plan.STOPPED, ended or plan.STOPPED)
+    return Ended(warmed or plan.STOPPED, ended or plan.STOPPED, cold_s)
 
 
 class _Stream:

@@ -20,7 +20,12 @@ OVERRUN = 1.25  # of the budget: no iteration is started that would end later th
 LEAST_WARMUP = 1
 LEAST_WARMUP_TORCHSCRIPT = 2  # the profiling executor specialises in its second run
 LEAST_TIMED = 3
-WARMUP_SECONDS = 0.3  # of work: clocks of CPUs and GPUs rise within this
+WARMUP_SECONDS = 0.3  # of work after the first iteration: clocks of CPUs and GPUs rise within this
+COLD_SECONDS = 60.0  # on a GPU, for libraries that load and kernels that compile; charged to no budget
+COMPILING = (
+    2.0  # among the last iterations, the longest over the shortest, while TorchScript still specialises
+)
+COLD = 3.0  # an iteration that took so many times the shortest one did something besides its work
 WARMUP_SHARE = 1 / 3  # of the time that a process has for a model
 WARMUP_CAP = 300
 STEADY_WINDOW = 3  # iterations at least; a quarter of the warm-up when that is more
@@ -40,6 +45,8 @@ class Rule:
     seconds: float  # to warm up and measure in this process
     limit_seconds: float  # at which even the fewest iterations give way
     least_warmup: int = LEAST_WARMUP
+    torchscript: bool = False
+    cold_seconds: float = 0.0  # that loading and compiling may take on top of `seconds`
 
     def as_dict(self) -> dict[str, Any]:
         """The rule as it crosses the wire."""
@@ -47,21 +54,50 @@ class Rule:
 
 
 def warm(rule: Rule, totals_ms: Sequence[float], spent_s: float) -> str | None:
-    """Why the warm-up is over, or None to go on. `totals_ms`: forward and backward together."""
+    """Why the warm-up is over, or None to go on. `totals_ms`: forward and backward together.
+
+    TorchScript compiles in its first iterations, seconds each on a GPU: timing one of those would report the
+    compiler. So its warm-up is not ended by its share of the time while it compiles, only by the limit.
+    """
     count = len(totals_ms)
     if rule.warmup is not None:
         return FIXED if count >= rule.warmup else None
     if count < rule.least_warmup:
         return None
-    next_s = totals_ms[-1] / 1e3
+    spent_s -= cold_seconds(rule, totals_ms)
+    last = totals_ms[-STEADY_WINDOW:]
+    next_s = min(last) / 1e3
     if spent_s + LEAST_TIMED * next_s >= rule.limit_seconds:
         return BUDGET
     steady = settled(totals_ms)
+    if rule.torchscript and compiling(rule, totals_ms):
+        return None
     if spent_s + next_s > WARMUP_SHARE * rule.seconds:
         return STEADY if steady else BUDGET
     if count >= WARMUP_CAP:
         return STEADY if steady else CAP
-    return STEADY if steady and sum(totals_ms) / 1e3 >= WARMUP_SECONDS else None
+    return STEADY if steady and sum(totals_ms[1:]) / 1e3 >= WARMUP_SECONDS else None
+
+
+def compiling(rule: Rule, totals_ms: Sequence[float]) -> bool:
+    """Whether TorchScript may still be specialising: too few iterations to tell, or the last ones quite unequal.
+
+    On a GPU forward and backward compile for up to five iterations of seconds each, alike among themselves.
+    """
+    last = totals_ms[-STEADY_WINDOW:]
+    few = 2 * STEADY_WINDOW if rule.cold_seconds else STEADY_WINDOW
+    return len(totals_ms) <= few or max(last) > COMPILING * min(last)
+
+
+def cold_seconds(rule: Rule, totals_ms: Sequence[float]) -> float:
+    """What the warm-up so far spent on loading and compiling, as far as that is charged to no budget."""
+    if not totals_ms:
+        return 0.0
+    if rule.torchscript and compiling(rule, totals_ms):  # nothing yet tells what an iteration takes
+        return min(rule.cold_seconds, sum(totals_ms) / 1e3)
+    usual = min(totals_ms)
+    cold_ms = sum(total - usual for total in totals_ms if total > COLD * usual)
+    return min(rule.cold_seconds, max(cold_ms, totals_ms[0] - usual) / 1e3)
 
 
 def settled(totals_ms: Sequence[float]) -> bool:
@@ -177,7 +213,9 @@ def due(plan: Plan, process: int, spent: Spent | None) -> str | None:
     return None
 
 
-def rule_for(plan: Plan, process: int, spent: Spent | None, *, torchscript: bool) -> Rule:
+def rule_for(
+    plan: Plan, process: int, spent: Spent | None, *, torchscript: bool, cold_seconds: float = 0.0
+) -> Rule:
     """One process's share of what is left of a model's budget."""
     left = plan.budget_s - (spent.seconds if spent is not None else 0.0)
     share = max(0.0, left / max(1, plan.processes - process))
@@ -188,6 +226,8 @@ def rule_for(plan: Plan, process: int, spent: Spent | None, *, torchscript: bool
         seconds=share,
         limit_seconds=max(share, plan.budget_s * OVERRUN - (plan.budget_s - left)),
         least_warmup=LEAST_WARMUP_TORCHSCRIPT if torchscript else LEAST_WARMUP,
+        torchscript=torchscript,
+        cold_seconds=cold_seconds,
     )
 
 

@@ -50,6 +50,8 @@ def result_of(
         )
     if plan.warmup is None and any(ended["warmup"] != STEADY for ended in measured.ended):
         notes.append("warm-up ended before the iterations were steady")
+        if torchscript:
+            marks.append("not warmed up")
     excluded, causes = excluded_by(measured, disturbances)
     forward = phase_of(measured.forward, excluded, torchscript=torchscript) if ran else None
     backward = (
@@ -88,6 +90,7 @@ def result_of(
         "details": {
             "marks": marks,
             "cold_start_ms": measured.cold_start_ms,
+            "cold_s": measured.cold_s,
             "ended": measured.ended,
             "seconds": round(measured.seconds, 3),
             "no_further_process": measured.left_out,

@@ -31,6 +31,8 @@ METHOD_PROCESSES = "order statistics of the per-process medians, interpolated"
 METHOD_FEW_PROCESSES = "t interval on the log of the per-process medians"
 METHOD_WITHIN = "order statistics of the iterations of one process; covers within-process variation only"
 METHOD_NONE = "no interval: too few independent samples"
+METHOD_WIDE = "no interval: the processes do not agree on the order of magnitude"
+WIDEST = 10.0  # high over low: an interval wider than that is no knowledge, and reads as if it were
 
 
 @dataclass(frozen=True)
@@ -208,6 +210,10 @@ def summarise(samples: Samples, excluded: Sequence[Sequence[int]] | None = None)
         empty: dict[str, Any] = dict.fromkeys(("median", "ci95", "mean", "std", "min"))
         return {**empty, "n": 0, "method": METHOD_NONE}
     bounds = interval(kept)
+    few = bounds is not None and bounds.method == METHOD_FEW_PROCESSES
+    wide = few and bounds is not None and bounds.high > WIDEST * bounds.low
+    if wide:
+        bounds = None
     return {
         "median": statistics.median(process_medians(kept)),
         "ci95": None if bounds is None else [bounds.low, bounds.high],
@@ -215,7 +221,7 @@ def summarise(samples: Samples, excluded: Sequence[Sequence[int]] | None = None)
         "std": statistics.stdev(pooled) if len(pooled) > 1 else None,
         "min": min(pooled),
         "n": len(pooled),
-        "method": METHOD_NONE if bounds is None else bounds.method,
+        "method": METHOD_WIDE if wide else METHOD_NONE if bounds is None else bounds.method,
     }
 
 
