@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from env import topology
-from env.cpulist import format_list
+from env.cpulist import format_list, parse_request
 from env.errors import MachineError, UsageError
 from env.journal import Entry
 from env.shields.affinity import Affinity
@@ -43,10 +43,22 @@ def choose(host: Host) -> Choice:
                 " or leave --cpus out"
             )
         return topology.choose(whole, present.text)
+    if wanted is not None:
+        _refuse_taken(host, wanted)
     near = None
     if host.wanted.gpu is not None and wanted is None:
         near = topology.gpu_node(host.files, gpu_address(host.wanted.gpu, host.files.root))
     return topology.choose(host.topology, wanted, near=near)
+
+
+def _refuse_taken(host: Host, wanted: str) -> None:
+    """Name who holds CPUs that were asked for, where the kernel has taken them from everybody else."""
+    asked = frozenset(parse_request(wanted))
+    if asked <= host.topology.allowed or not asked <= host.topology.online:
+        return
+    obstacle = Cgroup2(host).obstacle(Plan(tuple(sorted(asked)), (), (), host.wanted.partition))
+    if obstacle is not None:
+        raise MachineError(f"--cpus {wanted}: {obstacle}")
 
 
 def _is_ours(host: Host) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from machines import CSET, host, lay_out, program, snapshot
 
 from env import tasks
-from env.errors import UsageError
+from env.errors import MachineError, UsageError
 from env.journal import Journal, Owner
 from env.shield import ShieldStep
 from env.sysfs import Failure, Files
@@ -365,3 +365,18 @@ def test_pinning_reaches_every_thread():
         child.kill()
     assert len(found.threads) == 4
     assert {thread.cpus for thread in found.threads} == {frozenset({cpu})}
+
+
+def test_who_holds_the_cpus_that_were_asked_for_is_named(folder):
+    other = "sys/fs/cgroup/database"
+    lay_out(
+        folder,
+        "B1_cgroup2_only",
+        **{
+            f"{other}/cpuset.cpus": "2\n",
+            f"{other}/cpuset.cpus.partition": "root\n",
+            "proc/self/status": "Cpus_allowed_list:\t0-1,3\n",
+        },
+    )
+    with pytest.raises(MachineError, match="cgroup /database is a partition .* holds CPU 2"):
+        _ = host(folder, cpus="1-2").choice

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from env import tasks
+from env import tasks, topology
 from env.cpulist import format_list
 from env.journal import Journal, Owner
 from env.privilege import Privilege
@@ -161,7 +161,9 @@ def conflict(cpus: str | None) -> dict[str, Any]:
         (OTHER / "cpuset.cpus.partition").write_text("root")
         found["other"] = (OTHER / "cpuset.cpus.partition").read_text().strip()
         for name in ("foreseen", "kernel"):
-            with shielded("root", format_list(bench)) as (step, _):
+            with shielded("root", format_list(bench)) as (step, host):
+                # The other partition has taken the CPU from us too; ask for it all the same.
+                host.topology = topology.with_allowed(host.topology, host.topology.online)
                 if name == "kernel":
                     step.backends["cgroup2"].obstacle = lambda plan: None  # type: ignore[method-assign]
                 step.apply()
