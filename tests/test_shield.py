@@ -378,5 +378,5 @@ def test_who_holds_the_cpus_that_were_asked_for_is_named(folder):
             "proc/self/status": "Cpus_allowed_list:\t0-1,3\n",
         },
     )
-    with pytest.raises(MachineError, match="cgroup /database is a partition .* holds CPU 2"):
+    with pytest.raises(MachineError, match=r"cgroup /database is a partition .* holds CPU 2"):
         _ = host(folder, cpus="1-2").choice

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fastrnns.verify import references, tensors
-from fastrnns.verify.tolerance import Tolerance, tolerance_for
+from fastrnns.verify.tolerance import Tolerance, gradient_tolerance_for, tolerance_for
 
 THRESHOLD = Tolerance(1e-3)
 NAN, INF = math.nan, math.inf
@@ -109,3 +109,15 @@ def test_shapes_and_finiteness_alone():
     assert not tensors.finite("output", torch.zeros(2, 3), (3, 2)).ok
     assert not tensors.finite("output", torch.tensor([0.0, NAN]), (2,)).ok
     assert not tensors.finite("output", None, (2,)).ok
+
+
+def test_a_flipped_slope_passes_by_the_norm_and_a_wrong_derivative_does_not() -> None:
+    allowed = gradient_tolerance_for("cnn", "fp32")
+    want = torch.randn(64, 3, 7, 7, dtype=torch.float64)
+    flipped = want.clone()
+    flipped[3, 1, 2, 2] += 0.3
+    assert tensors.compare("gradient", flipped, want, "float64", allowed).ok
+    assert not tensors.compare("gradient", flipped, want, "float64", tolerance_for("cnn", "fp32")).ok
+    assert not tensors.compare("gradient", 1.02 * want, want, "float64", allowed).ok
+    assert not tensors.compare("gradient", torch.zeros_like(want), want, "float64", allowed).ok
+    assert not tensors.compare("gradient", want, torch.zeros_like(want), "float64", allowed).ok

@@ -16,7 +16,7 @@ from fastrnns.runner import Model
 from fastrnns.sizes import Problem
 from fastrnns.verify import dropout, references, tensors
 from fastrnns.verify.tensors import Check
-from fastrnns.verify.tolerance import Tolerance, tolerance_for
+from fastrnns.verify.tolerance import Tolerance, gradient_tolerance_for, tolerance_for
 
 SCRIPTED_RUNS = 3  # TorchScript specialises after its first runs: the optimised code is what must be right
 # A layer-norm LSTM amplifies a difference about 1.1 times a step: 1e-7 reaches the tolerance near step 90.
@@ -247,6 +247,7 @@ class Verifier:
         checks = tensors.compare_all(outcome.outputs, outputs, FLOAT64, tolerance, dtype=dtype)
         if outcome.gradients is not None and gradients is not None:
             named = outcome.by_name(outcome.gradients, names, "gradient of ")
+            tolerance = gradient_tolerance_for(model.verify, self.settings.dtype)
             checks += tensors.compare_all(named, gradients, FLOAT64, tolerance, dtype=dtype)
         return checks
 

@@ -99,13 +99,10 @@ def compare(
     difference = (left - right).abs()
     at = _index(int(difference.argmax()), difference)
     worst, allowed = float(difference[at]), tolerance.allowed(float(right.abs().max()))
-    problem = (
-        ""
-        if worst <= allowed
-        else f"differs from {against} by {worst:.6g} at {list(at)}, allowed {allowed:.6g}"
-    )
+    ok = worst <= allowed or bool(difference.norm() <= tolerance.norm * right.norm())
+    problem = "" if ok else f"differs from {against} by {worst:.6g} at {list(at)}, allowed {allowed:.6g}"
     return Check(
-        name, against, ok=worst <= allowed, max_abs=worst, allowed=allowed,
+        name, against, ok=ok, max_abs=worst, allowed=allowed,
         index=at, got=float(left[at]), want=float(right[at]), problem=problem,
     )  # fmt: skip
 
