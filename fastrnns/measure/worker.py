@@ -10,7 +10,7 @@ import traceback
 from typing import Any
 
 from fastrnns import runner
-from fastrnns.measure import loop, plan, wire
+from fastrnns.measure import early, loop, plan, wire
 from fastrnns.measure.clock import clock_for
 from fastrnns.sizes import Problem
 
@@ -24,6 +24,9 @@ def main() -> int:
     if job.get("stop"):
         return 0
     started = time.monotonic()
+    kind, _, index = str(job["device"]).partition(":")
+    if kind == "cuda":
+        early.start_cuda(int(index or 0))
     import torch
 
     imported_s = time.monotonic() - started
