@@ -85,8 +85,16 @@ def backward_of_padded(outputs: Sequence[Any], seed: int | None = None) -> tuple
 
 
 def simple_backward(output: Tensor, gradient: Tensor) -> None:
-    """The backward that is timed."""
-    torch.autograd.backward(output, gradient)
+    """Accumulate the gradients of the parameters, by the autograd engine itself.
+
+    `torch.autograd.backward` ends in this very call; before it, it compares shapes by symbolic ones, and imports
+    SymPy for that at its first call: 2 to 3 s in every process (torch 2.11, H200), more than the model takes.
+    """
+    if output.shape != gradient.shape:
+        raise ValueError(f"the gradient is {list(gradient.shape)}, the output {list(output.shape)}")
+    torch.autograd.Variable._execution_engine.run_backward(  # noqa: SLF001 - what the public function calls
+        (output,), (gradient,), False, False, (), allow_unreachable=True, accumulate_grad=True
+    )
 
 
 def _rnn_module(

@@ -1,5 +1,9 @@
 """Claims about the creators: what a seed decides, what params is, what backward starts from."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -140,3 +144,23 @@ def test_every_rnn_runs_in_half_precision_on_the_cpu(model, dtype):
         if modeldef.backward is not None:
             modeldef.backward(*modeldef.backward_setup(outputs, 0))
             assert all(bool(torch.isfinite(param.grad).all()) for param in modeldef.params)
+
+
+def test_a_backward_gives_what_autograd_gives_and_imports_no_sympy() -> None:
+    script = (
+        "import sys, torch\n"
+        "from fastrnns.factory import simple_backward\n"
+        "w = torch.randn(3, 4, requires_grad=True); g = torch.randn(2, 4)\n"
+        "x = torch.randn(2, 3)\n"
+        "simple_backward(x @ w, g); first = w.grad.clone()\n"
+        "simple_backward(x @ w, g); assert torch.equal(w.grad, 2 * first)\n"
+        "assert 'sympy' not in sys.modules, 'sympy was imported'\n"
+        "w.grad = None; (x @ w).backward(g); assert torch.equal(w.grad, first)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=Path(__file__).parent.parent)
+
+
+def test_a_gradient_of_another_shape_is_refused() -> None:
+    w = torch.randn(3, requires_grad=True)
+    with pytest.raises(ValueError, match="gradient is"):
+        factory.simple_backward(2 * w, torch.randn(1, 3))

@@ -184,6 +184,6 @@ def test_on_a_gpu_a_profile_counts_kernels_and_names_cudnns_algorithm(tmp_path):
 def test_on_a_gpu_a_grid_barrier_costs_microseconds():
     from fastrnns.profiling import ceilings
 
-    _, found = ceilings.measure("cuda")
+    _, found = ceilings.measure("cuda:0")
     assert 1e-7 < found["grid_barrier_s"] < 1e-4
     assert found["matrix_flops_per_s"]["bf16"] > found["matrix_flops_per_s"]["fp32"]
