@@ -18,7 +18,7 @@ of two, so that fp16 never leaves its range.
 `PHASE` is 0 on a GPU. Programs that run one after another (Triton's interpreter) cannot wait for each other: there
 phase 1 ends before the first wait and phase 2 begins with it, one step a launch.
 """
-# ruff: noqa: ANN001, ANN201, ANN202, N803, PLR2044
+# ruff: noqa: ANN001, ANN201, ANN202, N803
 # mypy: ignore-errors
 # The language is Triton's: arguments carry no Python types, compile-time ones are in capitals.
 
@@ -60,7 +60,7 @@ def _power_of_two(x):
 
 @triton.jit
 def _bits16(x, OP: tl.constexpr):
-    """x rounded to OP, as the bits of the low half of a word; the mark 0xFFFF becomes the usual NaN."""
+    """X rounded to OP, as the bits of the low half of a word; the mark 0xFFFF becomes the usual NaN."""
     b = x.to(OP).to(tl.int16, bitcast=True).to(tl.int32) & 0xFFFF
     return tl.where(b == 0xFFFF, 0x7FFF, b)
 
@@ -112,7 +112,9 @@ def _read_words(source, kk, KW: tl.constexpr, BK: tl.constexpr, NK: tl.constexpr
         if NK * BK == KW:
             words = words + (tl.load(source + c * BK, volatile=True),)
         else:
-            words = words + (tl.load(source + c * BK, mask=(c * BK + kk < KW)[None, :], other=0, volatile=True),)
+            words = words + (
+                tl.load(source + c * BK, mask=(c * BK + kk < KW)[None, :], other=0, volatile=True),
+            )
     return words
 
 
@@ -135,7 +137,7 @@ def _read_partials(source, maker, mark, NT: tl.constexpr, BP: tl.constexpr, NP: 
 
 @triton.jit
 def _product(a, w, acc, SWAP: tl.constexpr, PHASE: tl.constexpr):
-    """acc + a (BT, K) times w (N, K) transposed, with acc kept as (N, BT) where SWAP."""
+    """Acc + a (BT, K) times w (N, K) transposed, with acc kept as (N, BT) where SWAP."""
     if PHASE != 0:  # the interpreter cannot multiply bf16
         a = a.to(tl.float32)
         w = w.to(tl.float32)
@@ -147,13 +149,43 @@ def _product(a, w, acc, SWAP: tl.constexpr, PHASE: tl.constexpr):
 
 
 @triton.jit(do_not_specialize=["t0", "t1", "tile0"])
-def lstm_forward(  # noqa: PLR0917
-    gx, w_hh, b_hh, h_in, c_in, h_out, c_out, y, h_prev, cells, exch, lengths, offsets, t0, t1, tile0,
-    B: tl.constexpr, H: tl.constexpr, KW: tl.constexpr, NT: tl.constexpr, NBT: tl.constexpr,
-    BT: tl.constexpr, HB: tl.constexpr, BK: tl.constexpr, NK: tl.constexpr,
-    OP: tl.constexpr, PARTS: tl.constexpr, SCALED: tl.constexpr, SWAP: tl.constexpr,
-    HAS_BIAS: tl.constexpr, HAS_H: tl.constexpr, HAS_C: tl.constexpr, TRAIN: tl.constexpr, VARLEN: tl.constexpr,
-    PHASE: tl.constexpr, SPINS: tl.constexpr,
+def lstm_forward(
+    gx,
+    w_hh,
+    b_hh,
+    h_in,
+    c_in,
+    h_out,
+    c_out,
+    y,
+    h_prev,
+    cells,
+    exch,
+    lengths,
+    offsets,
+    t0,
+    t1,
+    tile0,
+    B: tl.constexpr,
+    H: tl.constexpr,
+    KW: tl.constexpr,
+    NT: tl.constexpr,
+    NBT: tl.constexpr,
+    BT: tl.constexpr,
+    HB: tl.constexpr,
+    BK: tl.constexpr,
+    NK: tl.constexpr,
+    OP: tl.constexpr,
+    PARTS: tl.constexpr,
+    SCALED: tl.constexpr,
+    SWAP: tl.constexpr,
+    HAS_BIAS: tl.constexpr,
+    HAS_H: tl.constexpr,
+    HAS_C: tl.constexpr,
+    TRAIN: tl.constexpr,
+    VARLEN: tl.constexpr,
+    PHASE: tl.constexpr,
+    SPINS: tl.constexpr,
 ):
     """Steps t0 <= t < t1 of one layer. `gx` holds x W_ih' + b_ih and is overwritten by the gates where TRAIN."""
     pid = tl.program_id(0)
@@ -301,7 +333,9 @@ def lstm_forward(  # noqa: PLR0917
         h = h_new
         c_state = c_new
         if t + 1 < end:
-            _put_words(exch + ((t + 1 - t0) * NBT + tile).to(tl.int64) * BT * KW, h, KW, jt, OP, PARTS, BT, HB)
+            _put_words(
+                exch + ((t + 1 - t0) * NBT + tile).to(tl.int64) * BT * KW, h, KW, jt, OP, PARTS, BT, HB
+            )
         here = (row0 + rows)[:, None] * H + units[None, :]
         tl.store(y + here, h, mask=live)
         if TRAIN:
@@ -316,8 +350,20 @@ def lstm_forward(  # noqa: PLR0917
 
 
 @triton.jit
-def _put_partial(p, scale, base, col, me, mark, NT: tl.constexpr, BT: tl.constexpr, HB: tl.constexpr,
-                 ALL: tl.constexpr, SCALED: tl.constexpr, SWAP: tl.constexpr):
+def _put_partial(
+    p,
+    scale,
+    base,
+    col,
+    me,
+    mark,
+    NT: tl.constexpr,
+    BT: tl.constexpr,
+    HB: tl.constexpr,
+    ALL: tl.constexpr,
+    SCALED: tl.constexpr,
+    SWAP: tl.constexpr,
+):
     """Write partial sums for hidden units `col` to their owners' inboxes, marked."""
     if SWAP:
         p = tl.trans(p)
@@ -339,12 +385,35 @@ def _factors(raw_i, raw_f, raw_g, raw_o, c_t, c_prev, EXACT: tl.constexpr):
     g = raw_g.to(tl.float32)
     o = raw_o.to(tl.float32)
     th = _tanh(c_t, EXACT)
-    return g * (i * (1.0 - i)), c_prev * (f * (1.0 - f)), i * (1.0 - g * g), f, th * (o * (1.0 - o)), o * (1.0 - th * th)
+    return (
+        g * (i * (1.0 - i)),
+        c_prev * (f * (1.0 - f)),
+        i * (1.0 - g * g),
+        f,
+        th * (o * (1.0 - o)),
+        o * (1.0 - th * th),
+    )
 
 
 @triton.jit
-def _saved(gates, cells, c_in, dy, offsets, rows, units, ok, length, t, first,
-           B: tl.constexpr, H: tl.constexpr, HAS_C: tl.constexpr, HAS_DY: tl.constexpr, VARLEN: tl.constexpr):
+def _saved(
+    gates,
+    cells,
+    c_in,
+    dy,
+    offsets,
+    rows,
+    units,
+    ok,
+    length,
+    t,
+    first,
+    B: tl.constexpr,
+    H: tl.constexpr,
+    HAS_C: tl.constexpr,
+    HAS_DY: tl.constexpr,
+    VARLEN: tl.constexpr,
+):
     """What the forward pass left for step t, as it was stored, and the gradient of its output; nothing below `first`."""
     wanted = t >= first
     if VARLEN:
@@ -364,7 +433,9 @@ def _saved(gates, cells, c_in, dy, offsets, rows, units, ok, length, t, first,
     o = tl.load(gates + at + 3 * H, mask=live, other=0.0)
     c_prev = tl.load(cells + (before + rows)[:, None] * H + units[None, :], mask=ahead, other=0.0)
     if HAS_C:
-        c_prev += tl.load(c_in + rows[:, None] * H + units[None, :], mask=live & (t == 0), other=0.0).to(tl.float32)
+        c_prev += tl.load(c_in + rows[:, None] * H + units[None, :], mask=live & (t == 0), other=0.0).to(
+            tl.float32
+        )
     grad = i
     if HAS_DY:
         grad = tl.load(dy + (row0 + rows)[:, None] * H + units[None, :], mask=live, other=0.0)
@@ -372,13 +443,47 @@ def _saved(gates, cells, c_in, dy, offsets, rows, units, ok, length, t, first,
 
 
 @triton.jit(do_not_specialize=["t0", "t1", "steps", "tile0"])
-def lstm_backward(  # noqa: PLR0917
-    gates, cells, c_in, dy, dh_in, dc_in, dh_out, dc_out, w_hh, dgates, db, inboxes, lengths, offsets, t0, t1, steps, tile0,
-    B: tl.constexpr, H: tl.constexpr, NT: tl.constexpr, NBT: tl.constexpr,
-    BT: tl.constexpr, HB: tl.constexpr, BN: tl.constexpr, NN: tl.constexpr, BP: tl.constexpr, NP: tl.constexpr, VEC: tl.constexpr,
-    OP: tl.constexpr, PARTS: tl.constexpr, SCALED: tl.constexpr, SWAP: tl.constexpr,
-    HAS_C: tl.constexpr, HAS_DY: tl.constexpr, HAS_DH: tl.constexpr, HAS_DC: tl.constexpr, VARLEN: tl.constexpr,
-    PHASE: tl.constexpr, SPINS: tl.constexpr,
+def lstm_backward(
+    gates,
+    cells,
+    c_in,
+    dy,
+    dh_in,
+    dc_in,
+    dh_out,
+    dc_out,
+    w_hh,
+    dgates,
+    db,
+    inboxes,
+    lengths,
+    offsets,
+    t0,
+    t1,
+    steps,
+    tile0,
+    B: tl.constexpr,
+    H: tl.constexpr,
+    NT: tl.constexpr,
+    NBT: tl.constexpr,
+    BT: tl.constexpr,
+    HB: tl.constexpr,
+    BN: tl.constexpr,
+    NN: tl.constexpr,
+    BP: tl.constexpr,
+    NP: tl.constexpr,
+    VEC: tl.constexpr,
+    OP: tl.constexpr,
+    PARTS: tl.constexpr,
+    SCALED: tl.constexpr,
+    SWAP: tl.constexpr,
+    HAS_C: tl.constexpr,
+    HAS_DY: tl.constexpr,
+    HAS_DH: tl.constexpr,
+    HAS_DC: tl.constexpr,
+    VARLEN: tl.constexpr,
+    PHASE: tl.constexpr,
+    SPINS: tl.constexpr,
 ):
     """Steps t1 > t >= t0 of one layer, last first; `steps` is the whole sequence's length."""
     pid = tl.program_id(0)
@@ -445,12 +550,14 @@ def lstm_backward(  # noqa: PLR0917
         length = rows
     c_t = tl.load(cells + (last + rows)[:, None] * H + units[None, :], mask=live & (top > t0), other=0.0)
     raw_i, raw_f, raw_g, raw_o, c_prev, grad = _saved(
-        gates, cells, c_in, dy, offsets, rows, units, ok, length, top - 1, t0, B, H, HAS_C, HAS_DY, VARLEN)
+        gates, cells, c_in, dy, offsets, rows, units, ok, length, top - 1, t0, B, H, HAS_C, HAS_DY, VARLEN
+    )
     fi, ff, fg, keep, fo, fc = _factors(raw_i, raw_f, raw_g, raw_o, c_t, c_prev, PARTS == 2)
     c_t = c_prev
     raw_i, raw_f, raw_g, raw_o, c_prev, next_grad = _saved(
-        gates, cells, c_in, dy, offsets, rows, units, ok, length, top - 2, t0, B, H, HAS_C, HAS_DY, VARLEN)
-    for s in range(0, top - t0):
+        gates, cells, c_in, dy, offsets, rows, units, ok, length, top - 2, t0, B, H, HAS_C, HAS_DY, VARLEN
+    )
+    for s in range(top - t0):
         t = top - 1 - s
         turn = longest - 1 - t
         slot = turn % 2
@@ -534,7 +641,9 @@ def lstm_backward(  # noqa: PLR0917
                     fine = _product(lo2, tl.trans(w_first[2 * NN + c]), fine, SWAP, PHASE)
                     fine = _product(lo3, tl.trans(w_first[3 * NN + c]), fine, SWAP, PHASE)
                     acc = acc + fine * (1.0 / LOW)
-                _put_partial(acc, scale, box, c * BN + kk, jt, mark, NT, BT, HB, NN * BN == NT * HB, SCALED, SWAP)
+                _put_partial(
+                    acc, scale, box, c * BN + kk, jt, mark, NT, BT, HB, NN * BN == NT * HB, SCALED, SWAP
+                )
             tl.store(dgates + at, di, mask=live)
             tl.store(dgates + at + H, df, mask=live)
             tl.store(dgates + at + 2 * H, dg, mask=live)
@@ -545,7 +654,23 @@ def lstm_backward(  # noqa: PLR0917
             c_t = c_prev
             grad = next_grad
             raw_i, raw_f, raw_g, raw_o, c_prev, next_grad = _saved(
-                gates, cells, c_in, dy, offsets, rows, units, ok, length, t - 2, t0, B, H, HAS_C, HAS_DY, VARLEN)
+                gates,
+                cells,
+                c_in,
+                dy,
+                offsets,
+                rows,
+                units,
+                ok,
+                length,
+                t - 2,
+                t0,
+                B,
+                H,
+                HAS_C,
+                HAS_DY,
+                VARLEN,
+            )
 
         if PHASE != 1:
             # Wait for the partial sums of this program's units and add them, in the order of their makers.

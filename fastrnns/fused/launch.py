@@ -14,7 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from fastrnns.fused import kernels
-from fastrnns.fused.plan import EXCHANGE_BYTES, Plan, Tiles, ceil_div, words
+from fastrnns.fused.plan import EXCHANGE_BYTES, Plan, ceil_div, words
 
 # Under TRITON_INTERPRET=1 the kernels are interpreted, program after program: one step a launch.
 INTERPRETED = not isinstance(kernels.lstm_forward, triton.runtime.JITFunction)
@@ -87,20 +87,25 @@ def matmul_precision(tf32: bool | None) -> Iterator[None]:
 _compiled: dict[tuple[Any, ...], Any] = {}
 
 
-def _launch(kernel: Any, grid: int, args: tuple[Any, ...], constants: tuple[Any, ...], warps: int, device: int) -> None:
+def _launch(
+    kernel: Any, grid: int, args: tuple[Any, ...], constants: tuple[Any, ...], warps: int, device: int
+) -> None:
     """Launch through the kept compiled kernel; the first call of a kind goes through Triton's own path."""
     if INTERPRETED:
         kernel[(grid,)](*args, *constants)
         return
     # What Triton specialises on: types, and whether an address is a multiple of 16. Whole numbers are not specialised.
-    kind = tuple(
-        (a.dtype, a.data_ptr() & 15 == 0) if isinstance(a, Tensor) else a is None for a in args
-    )
+    kind = tuple((a.dtype, a.data_ptr() & 15 == 0) if isinstance(a, Tensor) else a is None for a in args)
     key = (kernel, device, warps, constants, kind)
     compiled = _compiled.get(key)
     if compiled is None:
         _compiled[key] = kernel[(grid,)](
-            *args, *constants, num_warps=warps, num_stages=1, launch_cooperative_grid=True, debug=DEBUG_SPINS > 0
+            *args,
+            *constants,
+            num_warps=warps,
+            num_stages=1,
+            launch_cooperative_grid=True,
+            debug=DEBUG_SPINS > 0,
         )
         return
     compiled[(grid, 1, 1)](*args, *constants)
@@ -113,8 +118,15 @@ def _groups(tiles: int, at_once: int) -> Iterator[tuple[int, int]]:
 
 
 def forward(
-    x_gates: Tensor, w_hh: Tensor, b_hh: Tensor | None, h0: Tensor | None, c0: Tensor | None,
-    steps: Steps, plan: Plan, precision: Precision, train: bool,
+    x_gates: Tensor,
+    w_hh: Tensor,
+    b_hh: Tensor | None,
+    h0: Tensor | None,
+    c0: Tensor | None,
+    steps: Steps,
+    plan: Plan,
+    precision: Precision,
+    train: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Saved | None]:
     """One layer over all steps from x W_ih' + b_ih (rows, 4H), which becomes the gates where `train`."""
     hidden = w_hh.shape[1]
@@ -152,15 +164,29 @@ def forward(
             args = (x_gates, w_hh, b_hh, h_in, c_in, h_out, c_out, y, h_prev if train else None, cells, exchange,
                     steps.lengths, steps.offsets, begin, end, first)  # fmt: skip
             for phase in (1, 2) if INTERPRETED else (0,):
-                _launch(kernels.lstm_forward, count * units, args, (*constants, phase, DEBUG_SPINS), tiles.warps, device)
+                _launch(
+                    kernels.lstm_forward,
+                    count * units,
+                    args,
+                    (*constants, phase, DEBUG_SPINS),
+                    tiles.warps,
+                    device,
+                )
         h_in, c_in = h_out, c_out
     saved = Saved(x_gates, cells, h_prev[: steps.rows]) if cells is not None else None
     return y, h_n, c_n, saved
 
 
 def backward(
-    saved: Saved, w_hh: Tensor, c0: Tensor | None, dy: Tensor | None, dh_n: Tensor | None, dc_n: Tensor | None,
-    steps: Steps, plan: Plan, precision: Precision,
+    saved: Saved,
+    w_hh: Tensor,
+    c0: Tensor | None,
+    dy: Tensor | None,
+    dh_n: Tensor | None,
+    dc_n: Tensor | None,
+    steps: Steps,
+    plan: Plan,
+    precision: Precision,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients of one layer: of the gates before their activation (rows, 4H), of the biases, and of h0 and c0."""
     hidden = w_hh.shape[1]
@@ -174,7 +200,9 @@ def backward(
     d_bias = saved.cells.new_zeros(size) if INTERPRETED else saved.cells.new_empty(size)
     state_type = torch.float32 if INTERPRETED else saved.gates.dtype
     dh_0, dc_0 = new((batch, hidden), dtype=state_type), new((batch, hidden), dtype=state_type)
-    inboxes = saved.gates.new_zeros((2 * batch_tiles * units * units * tiles.batch * tiles.hidden,), dtype=torch.int32)
+    inboxes = saved.gates.new_zeros(
+        (2 * batch_tiles * units * units * tiles.batch * tiles.hidden,), dtype=torch.int32
+    )
     device = saved.gates.get_device()
     length = steps.length
     for begin, end in [(t, t + 1) for t in reversed(range(length))] if INTERPRETED else [(0, length)]:

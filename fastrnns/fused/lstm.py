@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -20,13 +19,27 @@ INTERPRETED_PROCESSORS = 132
 CAPABILITY = (9, 0)
 
 
+def _dense(gradient: Tensor | None) -> Tensor | None:
+    return None if gradient is None else gradient.contiguous()
+
+
 class _Layer(torch.autograd.Function):
     """One layer. Its input is (rows, I): the rows of all steps, one step after another."""
 
     @staticmethod
-    def forward(  # type: ignore[override]  # ctx is torch's own
-        ctx: Any, x: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None, b_hh: Tensor | None,
-        h0: Tensor | None, c0: Tensor | None, steps: launch.Steps, plan: Plan, precision: launch.Precision, train: bool,
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        w_ih: Tensor,
+        w_hh: Tensor,
+        b_ih: Tensor | None,
+        b_hh: Tensor | None,
+        h0: Tensor | None,
+        c0: Tensor | None,
+        steps: launch.Steps,
+        plan: Plan,
+        precision: launch.Precision,
+        train: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
         with launch.matmul_precision(precision.tf32):
             gates = torch.mm(x, w_ih.t()) if b_ih is None else torch.addmm(b_ih, x, w_ih.t())  # (rows, 4H)
@@ -38,12 +51,12 @@ class _Layer(torch.autograd.Function):
         return y, h_n, c_n
 
     @staticmethod
-    def backward(ctx: Any, dy: Tensor | None, dh_n: Tensor | None, dc_n: Tensor | None) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, dy: Tensor | None, dh_n: Tensor | None, dc_n: Tensor | None) -> Any:
         x, w_ih, w_hh, c0, gates, cells, h_prev = ctx.saved_tensors
         steps, plan, precision = ctx.how
         d_gates, d_bias, dh_0, dc_0 = launch.backward(
             launch.Saved(gates, cells, h_prev), w_hh, c0,
-            *(None if g is None else g.contiguous() for g in (dy, dh_n, dc_n)), steps, plan, precision,
+            _dense(dy), _dense(dh_n), _dense(dc_n), steps, plan, precision,
         )  # fmt: skip
         need = ctx.needs_input_grad
         columns = d_gates.t()
@@ -139,11 +152,13 @@ class FusedLSTM(nn.LSTM):
         plan = choose(self.hidden_size, batch, precision.parts, count)
         return plan if isinstance(plan, str) else (plan, precision)
 
-    def forward(self, input: Any, hx: tuple[Tensor, Tensor] | None = None) -> Any:  # type: ignore[override]  # noqa: A002
+    def forward(self, input: Any, hx: tuple[Tensor, Tensor] | None = None) -> Any:
         """As nn.LSTM: (output, (h_n, c_n)); `input` is a tensor or a PackedSequence."""
         packed = isinstance(input, PackedSequence)
-        if not packed and (input.dim() != 3 or 0 in input.shape):  # noqa: PLR2004  # (steps, batch, features)
-            planned: tuple[Plan, launch.Precision] | str = "inputs without a batch, or empty ones, are not fused"
+        if not packed and (input.dim() != 3 or 0 in input.shape):  # (steps, batch, features)
+            planned: tuple[Plan, launch.Precision] | str = (
+                "inputs without a batch, or empty ones, are not fused"
+            )
             batch = 0
         else:
             batch = int(input.batch_sizes[0]) if packed else input.shape[0 if self.batch_first else 1]
@@ -161,7 +176,9 @@ class FusedLSTM(nn.LSTM):
             dense = input.transpose(0, 1) if self.batch_first else input
             steps = launch.Steps(dense.shape[0], batch, dense.shape[0] * batch)
             rows = dense.reshape(steps.rows, dense.shape[2])
-        self.check_forward_args(rows if packed else dense, hx or self._no_state(batch), input.batch_sizes if packed else None)
+        self.check_forward_args(
+            rows if packed else dense, hx or self._no_state(batch), input.batch_sizes if packed else None
+        )
         y, h_n, c_n = self._layers(rows, hx, steps, plan, precision)
         self.backend = f"fused ({precision.name})"
         if packed:
@@ -175,16 +192,21 @@ class FusedLSTM(nn.LSTM):
         return shape, shape
 
     def _layers(
-        self, rows: Tensor, hx: tuple[Tensor, Tensor] | None, steps: launch.Steps, plan: Plan, precision: launch.Precision
+        self,
+        rows: Tensor,
+        hx: tuple[Tensor, Tensor] | None,
+        steps: launch.Steps,
+        plan: Plan,
+        precision: launch.Precision,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        weights: Sequence[Tensor] = self._flat_weights
+        weights = [weight for weight in self._flat_weights if isinstance(weight, Tensor)]
         each = 4 if self.bias else 2
         states = () if hx is None else hx
         train = torch.is_grad_enabled() and any(t.requires_grad for t in (rows, *weights, *states))
         h_n, c_n = [], []
         for layer in range(self.num_layers):
             w_ih, w_hh, *biases = weights[layer * each : (layer + 1) * each]
-            b_ih, b_hh = biases if biases else (None, None)
+            b_ih, b_hh = biases or (None, None)
             h0, c0 = (None, None) if hx is None else (hx[0][layer].contiguous(), hx[1][layer].contiguous())
             rows, h, c = _Layer.apply(rows, w_ih, w_hh, b_ih, b_hh, h0, c0, steps, plan, precision, train)
             h_n.append(h)

@@ -106,5 +106,7 @@ def choose(hidden: int, batch: int, parts: int, processors: int, shared: int = S
         if ceil_div(batch, batch_tile) <= groups:
             break
     if chosen is None:
-        return f"hidden size {hidden} needs more shared memory than this device's {shared // 1024} KB a program"
+        return (
+            f"hidden size {hidden} needs more shared memory than this device's {shared // 1024} KB a program"
+        )
     return chosen

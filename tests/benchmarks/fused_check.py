@@ -39,7 +39,12 @@ def problems() -> dict[str, dict]:
     }
     draw = random.Random(20)
     while len(named) < 20:
-        size = {"S": draw.randint(1, 60), "B": draw.randint(1, 90), "I": draw.randint(1, 300), "H": draw.randint(1, 700)}
+        size = {
+            "S": draw.randint(1, 60),
+            "B": draw.randint(1, 90),
+            "I": draw.randint(1, 300),
+            "H": draw.randint(1, 700),
+        }
         size["state"] = draw.random() < 0.5
         size["lengths"] = draw.random() < 0.3
         named[f"random_{len(named)}"] = size
@@ -66,7 +71,11 @@ def run(name: str, precision: str) -> dict:
     exact = nn.LSTM(p["I"], p["H"], p["L"], bias=p["bias"]).double()
     with torch.no_grad():
         for w in exact.parameters():
-            w.copy_((torch.rand(w.shape, generator=gen, dtype=torch.float64) * 2 - 1) * p["H"] ** -0.5 * p["scale"])
+            w.copy_(
+                (torch.rand(w.shape, generator=gen, dtype=torch.float64) * 2 - 1)
+                * p["H"] ** -0.5
+                * p["scale"]
+            )
             w.copy_(w.to(dtype).double())
     x = randn(p["S"], p["B"], p["I"])
     state = [randn(p["L"], p["B"], p["H"]) for _ in range(2)] if p["state"] else None
@@ -79,7 +88,9 @@ def run(name: str, precision: str) -> dict:
         xx = x.to("cuda", kind).requires_grad_()
         hx = None if state is None else tuple(s.to("cuda", kind).requires_grad_() for s in state)
         model.zero_grad(set_to_none=True)
-        y, (h, c) = model(xx if lengths is None else pack_padded_sequence(xx, lengths, enforce_sorted=False), hx)
+        y, (h, c) = model(
+            xx if lengths is None else pack_padded_sequence(xx, lengths, enforce_sorted=False), hx
+        )
         if lengths is not None:
             y, _ = pad_packed_sequence(y, total_length=p["S"])
         torch.autograd.backward((y, h, c), [g.to("cuda", kind) for g in grads])
@@ -91,7 +102,9 @@ def run(name: str, precision: str) -> dict:
     reference = outcome(exact.cuda(), torch.float64)
     cudnn = nn.LSTM(p["I"], p["H"], p["L"], bias=p["bias"]).to("cuda", dtype)
     cudnn.load_state_dict(exact.state_dict())
-    fused = FusedLSTM(p["I"], p["H"], p["L"], bias=p["bias"], precision="tf32" if precision == "tf32" else "fp32")
+    fused = FusedLSTM(
+        p["I"], p["H"], p["L"], bias=p["bias"], precision="tf32" if precision == "tf32" else "fp32"
+    )
     fused = fused.to("cuda", dtype)
     fused.load_state_dict(exact.state_dict())
 
@@ -185,7 +198,10 @@ def child(name: str, precision: str, timeout: float) -> dict:
     """Run one problem in its own process."""
     try:
         done = subprocess.run(
-            [sys.executable, __file__, "--child", name, precision], capture_output=True, text=True, timeout=timeout
+            [sys.executable, __file__, "--child", name, precision],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
         )
     except subprocess.TimeoutExpired:
         return {"ok": False, "error": f"no answer in {timeout:.0f} s"}

@@ -26,13 +26,22 @@ from fastrnns.fused.plan import SHARED_BYTES, Plan, Tiles, ceil_div, choose, wor
 SM90 = GPUTarget("cuda", 90, 32)
 PROCESSORS = 132
 TYPES = {"bf16": "*bf16", "fp16": "*fp16", "tf32": "*fp32", "fp32": "*fp32"}
-FIXED = {"cells": "*fp32", "exch": "*i32", "lengths": "*i32", "offsets": "*i32", "db": "*fp32", "inboxes": "*i32"}
+FIXED = {
+    "cells": "*fp32",
+    "exch": "*i32",
+    "lengths": "*i32",
+    "offsets": "*i32",
+    "db": "*fp32",
+    "inboxes": "*i32",
+}
 WHOLE = {"t0", "t1", "steps", "tile0"}
 SIZES = [(512, 64), (64, 16), (1024, 64), (512, 256), (200, 7), (1, 1)]
 STACK_LIMIT = 128  # bytes a thread: a handful of registers parked outside the time loop
 
 
-def constants(kernel: Any, hidden: int, batch: int, plan: Plan, precision: launch.Precision, varlen: bool) -> dict[str, Any]:
+def constants(
+    kernel: Any, hidden: int, batch: int, plan: Plan, precision: launch.Precision, varlen: bool
+) -> dict[str, Any]:
     """The compile-time arguments of a training launch with everything present."""
     forward = kernel is kernels.lstm_forward
     tiles: Tiles = plan.forward if forward else plan.backward
@@ -68,7 +77,9 @@ def usage(kernel: Any, fixed: dict[str, Any], element: str, warps: int) -> dict[
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(compiled.asm["cubin"])
         file.flush()
-        text = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
+        text = subprocess.run(
+            [tool, "-res-usage", file.name], capture_output=True, text=True, check=True
+        ).stdout
     ptx = compiled.asm["ptx"]
     return {
         "registers": int(re.findall(r"REG:(\d+)", text)[-1]),
@@ -87,9 +98,18 @@ def report(sizes: list[tuple[int, int]]) -> list[dict[str, Any]]:
             if isinstance(plan, str):
                 rows.append({"hidden": hidden, "batch": batch, "precision": name, "fallback": plan})
                 continue
-            for kernel, tiles in ((kernels.lstm_forward, plan.forward), (kernels.lstm_backward, plan.backward)):
+            for kernel, tiles in (
+                (kernels.lstm_forward, plan.forward),
+                (kernels.lstm_backward, plan.backward),
+            ):
                 fixed = constants(kernel, hidden, batch, plan, precision, varlen=False)
-                row = {"hidden": hidden, "batch": batch, "precision": name, "kernel": kernel.__name__, "tiles": str(tiles)}
+                row = {
+                    "hidden": hidden,
+                    "batch": batch,
+                    "precision": name,
+                    "kernel": kernel.__name__,
+                    "tiles": str(tiles),
+                }
                 rows.append(row | usage(kernel, fixed, TYPES[name], tiles.warps))
     return rows
 
@@ -107,7 +127,11 @@ def main() -> int:
         print(f"triton {triton.__version__}, sm_90")
         for r in rows:
             print(" ".join(f"{k}={v}" for k, v in r.items()))
-    over = [r for r in rows if r.get("stack_bytes", 0) > STACK_LIMIT or r.get("shared_bytes", 0) > SHARED_BYTES + 4096]
+    over = [
+        r
+        for r in rows
+        if r.get("stack_bytes", 0) > STACK_LIMIT or r.get("shared_bytes", 0) > SHARED_BYTES + 4096
+    ]
     return 1 if over else 0
 
 

@@ -35,7 +35,7 @@ BACKWARD = {
 SIZE = {"S": 100, "B": 64, "I": 512, "H": 512}
 
 
-def replay_ms(step, n: int = 40) -> float:  # noqa: ANN001
+def replay_ms(step, n: int = 40) -> float:
     """Device time of `step` by graph replay: the median of n replays."""
     import torch
 
@@ -99,7 +99,13 @@ def variant(direction: str, index: int, precision: str) -> dict:
         ms = replay_ms(lambda: launch.backward(saved, w, None, dy, None, None, steps, mine, how))
         shown = BACKWARD[how.parts][index]
     difference = float((got.double() - want.double()).norm() / want.double().norm())
-    return {"direction": direction, "precision": precision, "tiles": shown, "ms": ms, "difference": difference}
+    return {
+        "direction": direction,
+        "precision": precision,
+        "tiles": shown,
+        "ms": ms,
+        "difference": difference,
+    }
 
 
 def compare(precision: str, s: int, b: int, i: int, h: int, n: int = 60) -> dict:
@@ -128,7 +134,7 @@ def compare(precision: str, s: int, b: int, i: int, h: int, n: int = 60) -> dict
     for name, model in (("cudnn", cudnn), ("fused", fused)):
         params = list(model.parameters())
 
-        def step(model=model, params=params) -> tuple:  # noqa: ANN001
+        def step(model=model, params=params) -> tuple:
             y, _ = model(x, hx)
             return (y, *torch.autograd.grad(y, params, grad))
 
@@ -201,8 +207,10 @@ def measure(arguments: list[str]) -> dict:
             for index in range(len(table[parts])):
                 try:
                     results.append(variant(direction, index, rest[0]))
-                except Exception as error:  # noqa: BLE001  # one tiling that does not fit spares the others
-                    results.append({"direction": direction, "tiles": table[parts][index], "error": str(error)[:160]})
+                except Exception as error:  # one tiling that does not fit spares the others
+                    results.append(
+                        {"direction": direction, "tiles": table[parts][index], "error": str(error)[:160]}
+                    )
         return {"variants": results}
     return compare(rest[0], *(int(n) for n in rest[1:]))
 
@@ -213,7 +221,9 @@ def main() -> int:
     parser.add_argument("what", choices=["variants", "compare", "sweep", "all", "forward", "backward"])
     parser.add_argument("rest", nargs="*")
     parser.add_argument("--child", action="store_true")
-    parser.add_argument("--warm", type=int, default=0, help="compile the tilings first, this many processes at once")
+    parser.add_argument(
+        "--warm", type=int, default=0, help="compile the tilings first, this many processes at once"
+    )
     parser.add_argument("--timeout", type=float, default=90.0)
     parser.add_argument("--output", type=Path)
     args = parser.parse_args()
@@ -233,7 +243,9 @@ def main() -> int:
                 warm = list(pool.map(lambda job: child(job, args.timeout), jobs))
             print("failed:", [w for w in warm if "error" in w])
         for q in precisions:
-            results += child(["all", q], 2 * args.timeout).get("variants", [{"precision": q, "error": "no answer"}])
+            results += child(["all", q], 2 * args.timeout).get(
+                "variants", [{"precision": q, "error": "no answer"}]
+            )
         for r in results:
             print(json.dumps(r)[:260])
     else:
@@ -248,8 +260,18 @@ def main() -> int:
             if "error" in r:
                 print(json.dumps(r)[:600])
                 continue
-            show = {n: {k: round(v, 3) for k, v in r[n].items() if isinstance(v, float)} for n in ("cudnn", "fused")}
-            print(r["precision"], r["size"], r["fused"]["backend"], json.dumps(r["times_faster"]), json.dumps(show), flush=True)
+            show = {
+                n: {k: round(v, 3) for k, v in r[n].items() if isinstance(v, float)}
+                for n in ("cudnn", "fused")
+            }
+            print(
+                r["precision"],
+                r["size"],
+                r["fused"]["backend"],
+                json.dumps(r["times_faster"]),
+                json.dumps(show),
+                flush=True,
+            )
     if args.output:
         args.output.write_text(json.dumps(results))
     return 0
