@@ -2,7 +2,7 @@
 # /// script
 # dependencies = ["nox>=2024.10.9"]
 # ///
-"""Sessions: setup_env restore_env verify bench profile lint tests (`nox --list` says what each does).
+"""Sessions: setup_env restore_env verify bench profile compare calibrate reproduce lint tests (see `nox --list`).
 
 All sessions share one environment (`.nox/shared-<python>`): PyTorch takes gigabytes, so it is installed
 once, and a session whose requirements are already met starts at once. `nox --no-venv` uses the Python that
@@ -30,7 +30,8 @@ nox.options.sessions = ["lint", "tests"]
 nox.options.error_on_missing_interpreters = True
 
 ROOT = Path(__file__).parent.resolve()
-ARCHIVED = ["--env", "apply", "--archive", str(ROOT / "results")]  # what sessions add to a command
+KEPT = ["--archive", str(ROOT / "results")]  # what sessions add to a command
+ARCHIVED = ["--env", "apply", *KEPT]
 PROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
 
 # A command that holds the machine puts it back when it is interrupted; that takes longer than nox's 0.3 s.
@@ -67,6 +68,24 @@ def bench(session: nox.Session) -> None:
 def profile(session: nox.Session) -> None:
     """Say where the time goes, and archive it with its trace (`nox -s profile -- --rnns NAME ...`)."""
     python(session, "fastrnns.profile", *ARCHIVED, *session.posargs)
+
+
+@nox.session(venv_backend="none", default=False)
+def compare(session: nox.Session) -> None:
+    """Say model by model whether a record is faster or slower than another (`-- BASE NEW`)."""
+    python(session, "fastrnns.compare", *KEPT, *session.posargs)
+
+
+@nox.session(venv_backend="none", default=False)
+def calibrate(session: nox.Session) -> None:
+    """Compare the machine with itself, and keep the noise floor for `compare`."""
+    python(session, "fastrnns.calibrate", *ARCHIVED, *session.posargs)
+
+
+@nox.session(venv_backend="none", default=False)
+def reproduce(session: nox.Session) -> None:
+    """Run what a record ran, with its software, and say whether it holds (`-- RECORD`)."""
+    python(session, "fastrnns.reproduce", *KEPT, *session.posargs)
 
 
 @nox.session(venv_backend="none")
