@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from env.errors import MachineError
-from env.journal import BOOT_ID, Entry, Journal, Owner
+from env.journal import BOOT_ID, Entry, Journal, JournalError, Owner
 from env.lock import LOCK, HeldError, ending_by_signal, locked, signals_wait
 from env.privilege import Privilege
 from env.shield import ShieldStep
@@ -324,6 +324,8 @@ def put_back(root: str = "/") -> Outcome:
             before = [step.probe().as_dict() for step in steps(host)]
             if host.standing is not None:
                 journal, host.journal = host.standing, host.standing
+                with contextlib.suppress(JournalError):  # a full disk is no reason to leave the machine as it is
+                    journal.mark("applying")  # killed from here on, the next command goes on with it
                 left += restore(host, steps(host), journal)
                 host.journal = host.standing = None
             else:

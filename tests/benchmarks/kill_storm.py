@@ -12,19 +12,34 @@ import tempfile
 import time
 from pathlib import Path
 
+from env import machine
 from env.errors import MachineError
 from env.hold import hold
 from env.lock import locked
 from env.machine import state_folder
 from env.sysfs import Files
 
-VICTIM = """
+VICTIMS = {  # what is killed: a bench's hold of the machine, setup_env, restore_env
+    "bench": """
 import sys, time
 from env.hold import hold
 print("up", flush=True)
 with hold("apply", root=sys.argv[1]):
     time.sleep(0.02)
-"""
+""",
+    "setup": """
+import sys
+from env import machine
+print("up", flush=True)
+machine.setup(sys.argv[1])
+""",
+    "restore": """
+import sys
+from env import machine
+print("up", flush=True)
+machine.put_back(sys.argv[1])
+""",
+}
 MOST_CHECKS = 60
 SETS = Path("/sys/fs/cgroup/cpuset")
 
@@ -60,6 +75,7 @@ def lay_out(folder: Path, cpus: int) -> None:
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+    (folder / "run").mkdir()
 
 
 def everything(folder: Path) -> dict[str, str | None]:
@@ -85,15 +101,33 @@ def held_by_others(root: str) -> bool:
         return True
 
 
-def one(root: str, longest_s: float) -> bool:
+def one(root: str, kind: str, longest_s: float) -> bool:
     """Start a victim, kill it at a random moment; whether it was still alive then."""
-    with subprocess.Popen([sys.executable, "-c", VICTIM, root], stdout=subprocess.PIPE) as victim:
+    if kind == "restore":
+        machine.setup(root)
+    with subprocess.Popen([sys.executable, "-c", VICTIMS[kind], root], stdout=subprocess.PIPE) as victim:
         assert victim.stdout is not None
         victim.stdout.readline()
         time.sleep(random.uniform(0, longest_s))
         alive = victim.poll() is None
         victim.kill()
     return alive
+
+
+def lasted(root: str, kind: str) -> float:
+    """How long a victim that is left alone takes from its first word to its end; the machine is put back."""
+    if kind == "restore":
+        machine.setup(root)
+    with subprocess.Popen([sys.executable, "-c", VICTIMS[kind], root], stdout=subprocess.PIPE) as victim:
+        assert victim.stdout is not None
+        victim.stdout.readline()
+        started = time.monotonic()
+        if victim.wait() != 0:
+            raise SystemExit(f"{kind} failed by itself")
+        took = time.monotonic() - started
+    if kind == "setup":
+        machine.put_back(root)
+    return took
 
 
 def main() -> int:
@@ -110,20 +144,20 @@ def main() -> int:
         if not args.real:
             lay_out(folder, args.cpus)
         root = "/" if args.real else str(folder)
-        started = time.monotonic()
-        one_run = subprocess.run([sys.executable, "-c", VICTIM, root], check=False, capture_output=True)
-        longest_s = time.monotonic() - started
-        if one_run.returncode:
-            print(one_run.stderr.decode(errors="replace"), file=sys.stderr)
-            return 1
         before = real() if args.real else everything(folder)
-        killed = bad = again = 0
+        longest_s = {kind: lasted(root, kind) for kind in VICTIMS}
+        bad = again = 0
+        killed = dict.fromkeys(VICTIMS, 0)
         for _ in range(args.rounds):
-            killed += one(root, longest_s * 0.6)
+            kind = random.choice(tuple(VICTIMS))
+            killed[kind] += one(root, kind, longest_s[kind])
             for attempt in range(MOST_CHECKS):
                 again += attempt > 0
-                with hold("check", root=root):  # the next command, whichever it is
-                    pass
+                if kind == "bench":
+                    with hold("check", root=root):  # the next command, whichever it is
+                        pass
+                else:  # one that ended before the kill stands as it should; restore_env undoes either
+                    machine.put_back(root)
                 after = real() if args.real else everything(folder)
                 if after == before:
                     break
