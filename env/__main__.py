@@ -28,7 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise UsageError(f"--root {args.root}: there is no such folder")
         command: Callable[[argparse.Namespace], int] = args.command
         code = command(args)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None where it was closed before we began
+            sys.stdout.flush()
     except EnvError as error:
         print(f"env: {error}", file=sys.stderr)
         return error.exit_code
@@ -36,10 +37,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("env: interrupted; what was changed has been put back", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # the reader has what it wanted
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return DONE
+    except OSError as error:
+        _discard_output()
+        print(
+            f"env: the answer could not be written ({error.strerror}); make room, and ask again",
+            file=sys.stderr,
+        )
+        return BAD
     return code
+
+
+def _discard_output() -> None:
+    """Send what is still buffered nowhere, so that the interpreter does not stumble over it at its end."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def check(args: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from env.cpulist import format_list
+from env.helper import RefusedError, check_write
 from env.journal import Entry
 from env.step import Change, Host, State, Status
 from env.sysfs import Failure, Reading
@@ -46,7 +47,7 @@ class Knob:
 
     def apply(self) -> None:
         """Write what is missing, each value recorded before."""
-        changes = self.changes()
+        changes = reversible(self.changes())
         if self.host.journal is not None:
             self.host.journal.record(changes)
         for change in changes:
@@ -78,6 +79,18 @@ class Knob:
     def unreadable(self, failure: Failure, wanted: str | None, source: str) -> State:
         """The state where the files are there and will not be read."""
         return self.state("unknown", None, wanted, f"{failure.path} cannot be read: {failure.reason}", source)
+
+
+def reversible(changes: Iterable[Change]) -> list[Change]:
+    """The changes that can be undone: a value that may not be written back is not overwritten."""
+    safe = []
+    for change in changes:
+        try:
+            check_write(change.path, change.old)
+        except RefusedError:
+            continue
+        safe.append(change)
+    return safe
 
 
 def blocked(failures: Sequence[Failure], of: int, remedy: str) -> str:

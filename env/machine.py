@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from env.errors import MachineError
+from env.helper import RefusedError
 from env.journal import BOOT_ID, Entry, Journal, JournalError, Owner
+from env.knob import reversible
 from env.lock import LOCK, HeldError, ending_by_signal, locked, signals_wait
 from env.privilege import Privilege
 from env.shield import ShieldStep
@@ -126,7 +128,7 @@ def apply(found: Opened) -> None:
     """Bring every step to what is wanted; all plain writes are on disk before the first of them."""
     journal = found.host.journal
     if journal is not None:
-        journal.record([change for step in found.steps for change in step.changes()])
+        journal.record(reversible(change for step in found.steps for change in step.changes()))
     for step in found.steps:
         step.apply()
 
@@ -148,7 +150,11 @@ def restore(host: Host, every: Sequence[Step], journal: Journal) -> list[str]:
         if entry.new is not None and now != entry.new:
             left.append(f"{entry.path} was set to {now} by somebody else meanwhile; left so")
             continue
-        failure = host.privilege.write(entry.path, entry.old)
+        try:
+            failure = host.privilege.write(entry.path, entry.old)
+        except RefusedError as error:
+            left.append(f"{entry.path} could not be put back: {error}")
+            continue
         if failure is not None:
             left.append(f"{entry.path} could not be put back to {entry.old}: {failure.reason}")
     journal.remove()
@@ -324,7 +330,9 @@ def put_back(root: str = "/") -> Outcome:
             before = [step.probe().as_dict() for step in steps(host)]
             if host.standing is not None:
                 journal, host.journal = host.standing, host.standing
-                with contextlib.suppress(JournalError):  # a full disk is no reason to leave the machine as it is
+                with contextlib.suppress(
+                    JournalError
+                ):  # a full disk is no reason to leave the machine as it is
                     journal.mark("applying")  # killed from here on, the next command goes on with it
                 left += restore(host, steps(host), journal)
                 host.journal = host.standing = None
