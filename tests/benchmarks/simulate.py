@@ -1,6 +1,6 @@
 """Simulated series with a known truth: false alarms, coverage and power of the statistics used here.
 
-    python tests/benchmarks/simulate.py [--pairs 2000] [--json FILE]
+    python -m tests.benchmarks.simulate [--pairs 2000] [--json FILE]
 
 Exit 1 where a target is missed: false alarms at most 1 % of A/A pairs, coverage of the 95 % interval 93-97 %.
 The row marked `known limit` has no target for coverage: what it asks for, the one median, does not exist
