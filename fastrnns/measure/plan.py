@@ -33,6 +33,7 @@ STEADY_TOLERANCE = 0.05  # between the medians of two windows that follow each o
 LOOKS = (6, 10, 15, 22, 33, 50, 70)  # planned: looking after each iteration would stop on luck
 
 FIXED, STEADY, CAP, BUDGET, PRECISE, STOPPED = "fixed", "steady", "cap", "budget", "precise", "stopped"
+UNCOMPILED = "limit while compiling"
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def warm(rule: Rule, totals_ms: Sequence[float], spent_s: float) -> str | None:
     last = totals_ms[-STEADY_WINDOW:]
     next_s = min(last) / 1e3
     if spent_s + LEAST_TIMED * next_s >= rule.limit_seconds:
-        return BUDGET
+        return UNCOMPILED if rule.torchscript and compiling(rule, totals_ms) else BUDGET
     steady = settled(totals_ms)
     if rule.torchscript and compiling(rule, totals_ms):
         return None

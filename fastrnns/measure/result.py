@@ -7,7 +7,7 @@ from typing import Any
 
 from fastrnns.measure import stats, warmup
 from fastrnns.measure.conduct import Measured, Phase
-from fastrnns.measure.plan import BUDGET, STEADY, Plan
+from fastrnns.measure.plan import BUDGET, STEADY, UNCOMPILED, Plan
 
 # Shapes of a timed series from which a median should not be taken as it stands.
 NOT_STEADY = {warmup.UNSTEADY, warmup.SLOWDOWN, warmup.WARMUP, warmup.LATE}
@@ -50,7 +50,7 @@ def result_of(
         )
     if plan.warmup is None and any(ended["warmup"] != STEADY for ended in measured.ended):
         notes.append("warm-up ended before the iterations were steady")
-        if torchscript:
+        if any(ended["warmup"] == UNCOMPILED for ended in measured.ended):
             marks.append("not warmed up")
     excluded, causes = excluded_by(measured, disturbances)
     forward = phase_of(measured.forward, excluded, torchscript=torchscript) if ran else None
