@@ -54,6 +54,8 @@ def show(run: Run, options: BenchOptions) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; errors are one sentence, and the exit code that goes with it."""
     follow_parent()
+    if sys.stdout is None:  # closed before we began: the record is still worth having
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - for the process's life
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a path may hold bytes that are no text
@@ -70,6 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         run = session.run(options)
         show(run, options)
+        sys.stdout.flush()
     except (HarnessError, EnvError) as error:
         say(f"fastrnns.bench: {error}")
         return error.exit_code
@@ -78,6 +81,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `| head`: the reader has what it wanted
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:  # the record is written by now; only the table could not be
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        say(
+            f"fastrnns.bench: the answer could not be written ({error.strerror}); make room, and see the archive"
+        )
+        return 1
     return run.exit_code
 
 
