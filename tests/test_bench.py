@@ -170,7 +170,7 @@ def _fields(stat):
 
 
 def test_a_worker_that_is_killed_is_a_failed_model_and_the_rest_is_measured(tmp_path):
-    argv, options = command("--rnns", "cudnn", "aten", *TINY, "--warmup", "2", "--nloops", "200000", "--env", "ignore",
+    argv, options = command("--rnns", "cudnn", "aten", *TINY, "--warmup", "2", "--nloops", "20000", "--env", "ignore",
                             "--print-json", "--archive", str(tmp_path))  # fmt: skip
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options) as child:
         worker = None
