@@ -3,56 +3,34 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from env.command import framed
 from env.errors import EnvError, UsageError
 from env.lifeline import follow_parent
 from env.step import Wanted
 
 SCHEMA = 1
-DONE, BAD, USAGE, MACHINE, INTERRUPTED = 0, 1, 2, 3, 130
+DONE, BAD, MACHINE = 0, 1, 3
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse, call, print; the exit code."""
     follow_parent()
-    try:
-        args = parser().parse_args(argv)
-        if not Path(args.root).is_dir():
-            raise UsageError(f"--root {args.root}: there is no such folder")
-        command: Callable[[argparse.Namespace], int] = args.command
-        code = command(args)
-        if sys.stdout is not None:  # None where it was closed before we began
-            sys.stdout.flush()
-    except EnvError as error:
-        print(f"env: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print("env: interrupted; what was changed has been put back", file=sys.stderr)
-        return INTERRUPTED
-    except BrokenPipeError:  # the reader has what it wanted
-        _discard_output()
-        return DONE
-    except OSError as error:
-        _discard_output()
-        print(
-            f"env: the answer could not be written ({error.strerror}); make room, and ask again",
-            file=sys.stderr,
-        )
-        return BAD
-    return code
+    args = parser().parse_args(argv)
+    return framed("env", lambda: answer(args), (EnvError,))
 
 
-def _discard_output() -> None:
-    """Send what is still buffered nowhere, so that the interpreter does not stumble over it at its end."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def answer(args: argparse.Namespace) -> int:
+    """Do what the command line asks."""
+    if not Path(args.root).is_dir():
+        raise UsageError(f"--root {args.root}: there is no such folder")
+    command: Callable[[argparse.Namespace], int] = args.command
+    return command(args)
 
 
 def check(args: argparse.Namespace) -> int:

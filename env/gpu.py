@@ -136,14 +136,6 @@ def event_reasons(bits: int | None) -> list[str] | None:
     ]
 
 
-def foreign_processes(index: int, ours: frozenset[int] = frozenset(), *, nvml: Any = None) -> int | None:
-    """How many processes other than ours compute on the GPU; None where NVML does not tell."""
-    library = start(nvml)
-    handle = library.nvmlDeviceGetHandleByIndex(index)
-    processes = _ask(library, "nvmlDeviceGetComputeRunningProcesses", handle)
-    return None if processes is None else sum(process.pid not in ours for process in processes)
-
-
 def visible(root: str = "/", *, environ: Mapping[str, str] | None = None, nvml: Any = None) -> list[int]:
     """NVML indices of the GPUs that CUDA would see, in its order where all are equal; empty for none."""
     found: list[Gpu] = gpus(root, nvml=nvml).value or []
@@ -158,13 +150,6 @@ def visible(root: str = "/", *, environ: Mapping[str, str] | None = None, nvml: 
             break
         indices.append(index)
     return indices
-
-
-def cpus_near(gpu: Gpu, root: str = "/") -> str | None:
-    """The CPU list of the GPU's NUMA node, as the kernel writes it; None where the bus does not say."""
-    if gpu.pci_bus_id is None:
-        return None
-    return Files(root).read(f"{PCI}/{gpu.pci_bus_id}/local_cpulist").value or None
 
 
 def identity(found: list[Gpu]) -> list[dict[str, Any]]:

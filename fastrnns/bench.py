@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import io
+import argparse
 import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from env.errors import EnvError
+from env.command import framed
 from env.lifeline import follow_parent
 from fastrnns import options as command_line
-from fastrnns.errors import HarnessError
+from fastrnns.errors import SAID
 
 if TYPE_CHECKING:
     from fastrnns.options import BenchOptions
@@ -54,39 +54,23 @@ def show(run: Run, options: BenchOptions) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; errors are one sentence, and the exit code that goes with it."""
     follow_parent()
-    if sys.stdout is None:  # closed before we began: the record is still worth having
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - for the process's life
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a path may hold bytes that are no text
     argv = sys.argv[1:] if argv is None else list(argv)
     args = command_line.parser().parse_args(argv)
-    try:
-        if args.list:
-            from fastrnns.present import table
+    return framed("fastrnns.bench", lambda: answer(argv, args), SAID)
 
-            table.models(sys.stdout)
-            return 0
-        options = command_line.bench_options(argv, args)
-        from fastrnns import session
 
-        run = session.run(options)
-        show(run, options)
-        sys.stdout.flush()
-    except (HarnessError, EnvError) as error:
-        say(f"fastrnns.bench: {error}")
-        return error.exit_code
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except BrokenPipeError:  # `| head`: the reader has what it wanted
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def answer(argv: Sequence[str], args: argparse.Namespace) -> int:
+    """List the models, or measure and show."""
+    if args.list:
+        from fastrnns.present import table
+
+        table.models(sys.stdout)
         return 0
-    except OSError as error:  # the record is written by now; only the table could not be
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        say(
-            f"fastrnns.bench: the answer could not be written ({error.strerror}); make room, and see the archive"
-        )
-        return 1
+    options = command_line.bench_options(argv, args)
+    from fastrnns import session
+
+    run = session.run(options)
+    show(run, options)
     return run.exit_code
 
 

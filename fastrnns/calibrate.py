@@ -16,10 +16,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from env.errors import EnvError
+from env.command import framed
 from env.lifeline import follow_parent
 from fastrnns import options as command_line
-from fastrnns.errors import HarnessError, UsageError
+from fastrnns.errors import SAID, UsageError
 from fastrnns.measure import plan as planning
 
 if TYPE_CHECKING:
@@ -118,30 +118,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     follow_parent()
     argv = sys.argv[1:] if argv is None else list(argv)
     args = parser().parse_args(argv)
-    try:
-        options = options_of(argv, args)
-        from fastrnns import session
-        from fastrnns.archive import calibration
+    return framed("fastrnns.calibrate", lambda: answer(argv, args), SAID)
 
-        done = session.run(options, kind=calibration.KIND)
-        entries = report(done.record)
-        print(json.dumps(entries, indent=1, allow_nan=False) if args.json else text(entries), flush=True)
-        if not entries:
-            say("fastrnns.calibrate: too few processes measured anything; no floor is known")
-        verdict = done.record["verdict"]
-        say(f"verdict: {verdict['status']}")
-        for reason in verdict["reasons"]:
-            say(f"  - {reason}")
-        if done.path is not None:
-            say(f"record: {os.path.relpath(done.path)}; compare uses it from now on")
-    except (HarnessError, EnvError) as error:
-        say(f"fastrnns.calibrate: {error}")
-        return error.exit_code
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except BrokenPipeError:  # `| head`: the reader has what it wanted
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+
+def answer(argv: Sequence[str], args: Namespace) -> int:
+    """Measure the machine against itself, and show its floor."""
+    options = options_of(argv, args)
+    from fastrnns import session
+    from fastrnns.archive import calibration
+
+    done = session.run(options, kind=calibration.KIND)
+    entries = report(done.record)
+    print(json.dumps(entries, indent=1, allow_nan=False) if args.json else text(entries), flush=True)
+    if not entries:
+        say("fastrnns.calibrate: too few processes measured anything; no floor is known")
+    verdict = done.record["verdict"]
+    say(f"verdict: {verdict['status']}")
+    for reason in verdict["reasons"]:
+        say(f"  - {reason}")
+    if done.path is not None:
+        say(f"record: {os.path.relpath(done.path)}; compare uses it from now on")
     return done.exit_code
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import glob
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from env.errors import EnvError
-from fastrnns.errors import HarnessError, MachineError, UsageError
+from env.command import framed
+from fastrnns.errors import SAID, HarnessError, MachineError, UsageError
 
 if TYPE_CHECKING:
     from fastrnns.archive.compare import Comparison
@@ -130,17 +129,13 @@ def show(comparison: Comparison, args: argparse.Namespace) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; errors are one sentence, and the exit code that goes with it."""
     args = parser().parse_args(argv)
-    try:
-        comparison = run(args)
-        show(comparison, args)
-    except (HarnessError, EnvError) as error:
-        say(f"fastrnns.compare: {error}")
-        return error.exit_code
-    except BrokenPipeError:  # `| head`: the reader has what it wanted
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
-        return 130
+    return framed("fastrnns.compare", lambda: answer(args), SAID)
+
+
+def answer(args: argparse.Namespace) -> int:
+    """Compare and show."""
+    comparison = run(args)
+    show(comparison, args)
     return comparison.exit_code
 
 

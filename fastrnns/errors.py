@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from env.errors import EnvError
+
 
 class HarnessError(Exception):
     """Base of every error this package raises for a person; `main` prints it and returns `exit_code`."""
@@ -19,3 +21,6 @@ class MachineError(HarnessError):
     """The machine, or the machine that a record names, is not what the command needs."""
 
     exit_code = 3
+
+
+SAID = (HarnessError, EnvError)  # what a command says in one sentence

@@ -197,7 +197,7 @@ def bench_options(argv: Sequence[str], args: argparse.Namespace) -> BenchOptions
     plan = plan_from(args)
     chosen, named = chosen_models(args)
     device = devices.resolve(args.device)
-    models, unsupported = _supported(chosen, named, problem, device.type, args.dtype)
+    models, unsupported = supported(chosen, named, problem, device.type, args.dtype)
     if args.cpus is not None:
         parse_request(args.cpus, os.sched_getaffinity(0))
     check_archive(args.archive)
@@ -261,7 +261,7 @@ def chosen_models(args: argparse.Namespace) -> tuple[list[str], set[str]]:
     return list(dict.fromkeys(chosen)), asked
 
 
-def _supported(
+def supported(
     chosen: Sequence[str], named: set[str], problem: Problem, device_type: str, dtype: str
 ) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     """Split the models into those that can run this problem and those of the defaults that cannot.

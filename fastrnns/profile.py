@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from env.errors import EnvError
+from env.command import framed
 from env.lifeline import follow_parent
-from fastrnns.errors import HarnessError
+from fastrnns.errors import SAID
 from fastrnns.profiling import flags
 
 if TYPE_CHECKING:
@@ -75,26 +74,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     follow_parent()
     argv = sys.argv[1:] if argv is None else list(argv)
     args = flags.parser().parse_args(argv)
-    try:
-        plan = flags.plan_from(args)
-        if args.internal_run:
-            from fastrnns.profiling.worker import run_plain
+    return framed("fastrnns.profile", lambda: answer(argv, args), SAID)
 
-            for model in plan.models:
-                run_plain(plan.job(model, ""))
-            return 0
-        _say(f"tool: {plan.choice.tool} ({plan.choice.why})")
-        for tool, reason in plan.choice.refused.items():
-            _say(f"  not {tool}: {reason}")
-        return profile(plan, args, argv)
-    except (HarnessError, EnvError) as error:
-        _say(f"fastrnns.profile: {error}")
-        return error.exit_code
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except BrokenPipeError:  # `| head`: the reader has what it wanted, and the record is written
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+def answer(argv: Sequence[str], args: argparse.Namespace) -> int:
+    """Be the profiled child, or choose a tool and profile."""
+    plan = flags.plan_from(args)
+    if args.internal_run:
+        from fastrnns.profiling.worker import run_plain
+
+        for model in plan.models:
+            run_plain(plan.job(model, ""))
         return 0
+    _say(f"tool: {plan.choice.tool} ({plan.choice.why})")
+    for tool, reason in plan.choice.refused.items():
+        _say(f"  not {tool}: {reason}")
+    return profile(plan, args, argv)
 
 
 if __name__ == "__main__":

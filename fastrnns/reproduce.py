@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from env.errors import EnvError
-from fastrnns.errors import HarnessError, MachineError, UsageError
+from env.command import framed
+from fastrnns.errors import SAID, MachineError, UsageError
 
 if TYPE_CHECKING:
     from fastrnns.archive.compare import Comparison
@@ -272,13 +272,7 @@ def show(comparison: Comparison, word: str, args: argparse.Namespace) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; errors are one sentence, and the exit code that goes with it."""
     args = parser().parse_args(argv)
-    try:
-        return run(args)
-    except (HarnessError, EnvError) as error:
-        say(f"fastrnns.reproduce: {error}")
-        return error.exit_code
-    except KeyboardInterrupt:
-        return 130
+    return framed("fastrnns.reproduce", lambda: run(args), SAID)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from fastrnns import runner
 from fastrnns.errors import HarnessError
 from fastrnns.interrupts import Interrupts, interruptible
 from fastrnns.measure.conduct import Conductor, Outcome
-from fastrnns.measure.process import Child
+from fastrnns.measure.process import Child, start_inside
 from fastrnns.options import BenchOptions
 
 WORKER = "fastrnns.measure.worker"
@@ -151,15 +151,6 @@ def measure(
     torchscript = {name for name in options.models if runner.lookup(name).legacy}
     shown = progress_on(sys.stderr, len(options.models), options.plan.processes)
 
-    def spawn() -> Child:
-        child = Child(WORKER, cpus=held.cpus or None)
-        try:
-            held.adopt(child.pid)
-        except BaseException:
-            child.stop()
-            raise
-        return child
-
     def hello(child: Child, _event: dict[str, Any]) -> None:
         background.wait(FACTS_SECONDS)  # nothing of ours runs beside the iterations
         if options.env != "ignore":
@@ -182,7 +173,7 @@ def measure(
             "executor": options.executor,
             "cuda_pointwise": options.cuda_pointwise,
         },
-        spawn=spawn,
+        spawn=lambda: start_inside(WORKER, held.cpus, held.adopt),
         on_hello=hello,  # type: ignore[arg-type]  # it is given what spawn made
         on_process_end=watched.end,
         on_event=shown.event,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
@@ -9,9 +10,9 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from env.errors import EnvError
+from env.command import framed
 from env.lifeline import follow_parent
-from fastrnns.errors import HarnessError
+from fastrnns.errors import SAID
 from fastrnns.verify import flags, report
 
 if TYPE_CHECKING:
@@ -55,20 +56,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     follow_parent()
     argv = sys.argv[1:] if argv is None else list(argv)
     args = flags.parser().parse_args(argv)
-    try:
-        options = flags.verify_options(argv, args)
-        from fastrnns.verify import session
+    return framed("fastrnns.test", lambda: answer(argv, args), SAID)
 
-        run = session.run(options, report.Story(len(options.models)))
-        show(run, as_json=options.json)
-    except (HarnessError, EnvError) as error:
-        say(f"fastrnns.test: {error}")
-        return error.exit_code
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except BrokenPipeError:  # `| head`: the reader has what it wanted
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+
+def answer(argv: Sequence[str], args: argparse.Namespace) -> int:
+    """Check the models and show."""
+    options = flags.verify_options(argv, args)
+    from fastrnns.verify import session
+
+    run = session.run(options, report.Story(len(options.models)))
+    show(run, as_json=options.json)
     return run.exit_code
 
 

@@ -111,24 +111,14 @@ def test_cuda_visible_devices_chooses_and_orders(chosen, indices):
     assert gpu.visible(environ=environ, nvml=FakeNvml()) == indices
 
 
-def test_other_processes_on_the_gpu_are_counted():
-    assert gpu.foreign_processes(0, frozenset({7}), nvml=FakeNvml()) == 1
-    library = FakeNvml(missing={"nvmlDeviceGetComputeRunningProcesses"})
-    assert gpu.foreign_processes(0, nvml=library) is None
-
-
 def test_below_a_root_the_drivers_files_name_the_gpu(tmp_path):
     folder = tmp_path / "proc/driver/nvidia/gpus/0000:1a:00.0"
     folder.mkdir(parents=True)
     (folder / "information").write_text(
         "Model: \t\t NVIDIA H200\nVideo BIOS: \t 96.00.A5\nGPU UUID: \t GPU-1\n"
     )
-    near = tmp_path / "sys/bus/pci/devices/0000:1a:00.0"
-    near.mkdir(parents=True)
-    (near / "local_cpulist").write_text("0-47\n")
     (found,) = gpu.gpus(str(tmp_path)).value
     assert (found.model, found.vbios, found.source) == ("NVIDIA H200", "96.00.A5", "driver files")
-    assert gpu.cpus_near(found, str(tmp_path)) == "0-47"
 
 
 def test_without_a_driver_the_bus_still_shows_the_card(tmp_path):

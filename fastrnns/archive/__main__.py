@@ -3,39 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import io
 import json
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from env.command import framed
 from fastrnns.archive.export import FORMATS
-from fastrnns.errors import HarnessError, UsageError
+from fastrnns.errors import SAID, UsageError
 
 DEFAULT = "results"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse, call, print; returns the exit code."""
-    for stream in (sys.stdout, sys.stderr):  # a terminal in ASCII, and names that are not
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
     args = _parser().parse_args(argv)
-    try:
-        command: Callable[[argparse.Namespace], int] = args.command
-        code = command(args)
-        sys.stdout.flush()
-    except HarnessError as error:
-        print(f"archive: {error}", file=sys.stderr)
-        return error.exit_code
-    except BrokenPipeError:  # `| head` has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
-        return 130
-    return code
+    command: Callable[[argparse.Namespace], int] = args.command
+    return framed("archive", lambda: command(args), SAID)
 
 
 def list_records(args: argparse.Namespace) -> int:

@@ -57,7 +57,6 @@ class Measured:
     notes: list[str] = field(default_factory=list)
     built_s: float = 0.0
     seconds: float = 0.0
-    last_seconds: float = 0.0
     left_out: str | None = None  # why it was not measured in a further process
 
     def begin(self, process: int, position: int) -> None:
@@ -239,7 +238,6 @@ class Conductor:
         elif kind == "model_done":
             model.ended.append({"warmup": event["warmup_ended"], "timed": event["timed_ended"]})
             model.cold_s.append(event.get("cold_s", 0.0))
-            model.last_seconds = event["spent_s"]
             model.seconds += event["spent_s"]
             return True
         return False

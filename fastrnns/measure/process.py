@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -209,3 +209,14 @@ class Child:
         self._tail_bytes += len(line)
         while self._tail_bytes > STDERR_TAIL_BYTES and len(self._tail) > 1:
             self._tail_bytes -= len(self._tail.popleft())
+
+
+def start_inside(module: str, cpus: Sequence[int], adopt: Callable[[int], None]) -> Child:
+    """Start a worker and have it put onto its CPUs before it does anything; what `adopt` raises ends it again."""
+    child = Child(module, cpus=cpus or None)
+    try:
+        adopt(child.pid)
+    except BaseException:
+        child.stop()
+        raise
+    return child

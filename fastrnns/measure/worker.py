@@ -137,7 +137,7 @@ def run_model(torch: Any, job: dict[str, Any], name: str, rule: plan.Rule, devic
                 {
                     "event": "ready",
                     "model": name,
-                    "backend": _backend(model, device, job["dtype"]),
+                    "backend": backend_of(model, device, job["dtype"]),
                     "built_s": round(time.monotonic() - started, 6),
                     "notes": [],
                 }
@@ -174,7 +174,8 @@ def run_model(torch: Any, job: dict[str, Any], name: str, rule: plan.Rule, devic
     return True
 
 
-def _backend(model: runner.Model, device: Any, dtype: str) -> str | None:
+def backend_of(model: runner.Model, device: Any, dtype: str) -> str | None:
+    """The library that runs a model, or None, with a line on stderr, where it cannot be told."""
     try:
         return runner.backend(model, device, dtype)
     except Exception as error:

@@ -21,7 +21,7 @@ from fastrnns import runner
 from fastrnns.errors import UsageError
 from fastrnns.measure import loop, wire
 from fastrnns.measure.clock import clock_for
-from fastrnns.measure.worker import hello, one_line, prepare
+from fastrnns.measure.worker import backend_of, hello, one_line, prepare
 from fastrnns.sizes import Problem
 
 SCHEDULE_WARMUP = 2  # iterations under the profiler that it throws away: its own first costs are in them
@@ -77,7 +77,7 @@ def _profile(torch: Any, job: dict[str, Any], model: runner.Model, device: Any) 
     problem = Problem(**job["problem"])
     made: Any = runner.build(model, problem, device, job["dtype"], job["seed"])
     clock = clock_for(device)
-    wire.emit({"event": "ready", "model": model.name, "backend": _backend(model, device, job["dtype"]),
+    wire.emit({"event": "ready", "model": model.name, "backend": backend_of(model, device, job["dtype"]),
                "lengths": lengths_of(model, made)})  # fmt: skip
     folder = Path(job["folder"])
     trace = folder / f"{model.name}.trace.json"
@@ -181,14 +181,6 @@ def memory_pass(torch: Any, made: Any, clock: Any, device: Any, file: Path) -> d
 def lengths_of(model: runner.Model, made: Any) -> list[int] | None:
     """The lengths of the sequences, where each has its own."""
     return [len(sequence) for sequence in made.inputs[0]] if model.family == "vl_lstm" else None
-
-
-def _backend(model: runner.Model, device: Any, dtype: str) -> str | None:
-    try:
-        return runner.backend(model, device, dtype)
-    except Exception as error:
-        print(f"the backend of {model.name} is not known: {one_line(error)}", file=sys.stderr)
-        return None
 
 
 def _counted(job: dict[str, Any], model: runner.Model, device: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from fastrnns import runner
 from fastrnns.errors import HarnessError
 from fastrnns.interrupts import Interrupts, interruptible
 from fastrnns.measure.conduct import TICK_SECONDS, ChildLike
-from fastrnns.measure.process import Child, ChildDied
+from fastrnns.measure.process import ChildDied, start_inside
 from fastrnns.verify.flags import VerifyOptions
 from fastrnns.verify.report import Story
 from fastrnns.verify.tolerance import tolerance_for
@@ -61,7 +61,9 @@ def run(options: VerifyOptions, story: Story) -> Run:
             with hold(
                 options.env, cpus=options.cpus, strict=options.strict, gpu=gpu, command="verify"
             ) as held:
-                check_all(options, found, story, interrupts, lambda: spawn(held))
+                check_all(
+                    options, found, story, interrupts, lambda: start_inside(WORKER, held.cpus, held.adopt)
+                )
         except (HarnessError, EnvError) as error:
             if not found.results:
                 raise
@@ -84,17 +86,6 @@ def run(options: VerifyOptions, story: Story) -> Run:
 
             done.path = Archive(options.archive).write(record)
     return done
-
-
-def spawn(held: Held) -> Child:
-    """Start a worker and put it onto the bench CPUs before it does anything."""
-    child = Child(WORKER, cpus=held.cpus or None)
-    try:
-        held.adopt(child.pid)
-    except BaseException:
-        child.stop()
-        raise
-    return child
 
 
 def check_all(

@@ -1,6 +1,6 @@
 """A/A on this machine: real pairs of records of one and the same software, judged as the product judges.
 
-    python tests/benchmarks/aa.py --pairs 40 --models cudnn jit py [--device cuda] [--json FILE]
+    python -m tests.benchmarks.aa --pairs 40 --models cudnn jit py [--device cuda] [--json FILE]
 
 Each pair is two runs of `python -m fastrnns.bench` that follow one another. Before them the machine is
 calibrated; verdicts are counted with that floor and without. Target: at most 2 % of the pairs hold a faster
@@ -12,9 +12,8 @@ from __future__ import annotations
 import sys
 from collections import Counter
 
-import runs
-
 from fastrnns.archive import calibration, compare
+from tests.benchmarks import runs
 
 TARGET = 0.02
 

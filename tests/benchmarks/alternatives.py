@@ -1,6 +1,6 @@
 """Against the alternatives: spread of the reported time from run to run, and wall time, on the same problem.
 
-    python tests/benchmarks/alternatives.py --repeats 10 [--device cuda] [--json FILE]
+    python -m tests.benchmarks.alternatives --repeats 10 [--device cuda] [--json FILE]
 
 Ours, torch.utils.benchmark (blocked_autorange), pyperf (bench_func, its default processes; pip install
 pyperf) and the historical protocol (collect garbage each iteration, 10 + 100 loops, mean) take turns. The
@@ -23,7 +23,7 @@ import tempfile
 import time
 from pathlib import Path
 
-import runs
+from tests.benchmarks import runs
 
 MODEL = """
 import torch

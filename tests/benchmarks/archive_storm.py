@@ -1,7 +1,7 @@
 """The archive under fire: writers at once, and writers killed in the middle of a write; counts what is left.
 
-    python tests/benchmarks/archive_storm.py            8 writers of 25 records each; 200 kills
-    python tests/benchmarks/archive_storm.py --json     the counts, for a program
+    python -m tests.benchmarks.archive_storm            8 writers of 25 records each; 200 kills
+    python -m tests.benchmarks.archive_storm --json     the counts, for a program
 
 Exit code 0 where no acknowledged record is lost, none is torn and none was overwritten; else 1.
 """

@@ -1,4 +1,4 @@
-"""What a measurement costs beyond what it measures, by one command: `python tests/benchmarks/cost.py`.
+"""What a measurement costs beyond what it measures, by one command: `python -m tests.benchmarks.cost`.
 
 In one run: `import torch` (and, on a GPU, the start of CUDA) in a fresh process, then the whole
 `python -m fastrnns.bench --rnns cudnn --warmup 10 --nloops 100 --processes 1`. Printed is its wall time over the

@@ -1,6 +1,6 @@
 """The fused LSTM on a GPU against float64, beside cuDNN at the same precision: each problem in a process with a time limit.
 
-    python tests/benchmarks/fused_check.py [--jobs 8] [--timeout 120] [--output FILE.json] [NAME ...]
+    python -m tests.benchmarks.fused_check [--jobs 8] [--timeout 120] [--output FILE.json] [NAME ...]
 
 A hang costs the limit, not the run. Prints one line a problem and precision; exit code 1 when any failed.
 """

@@ -1,6 +1,6 @@
 """Compiles the fused kernels for sm_90 without a GPU and prints what each takes: registers, spills, shared memory.
 
-    python tests/benchmarks/fused_resources.py [--json] [HIDDEN BATCH]
+    python -m tests.benchmarks.fused_resources [--json] [HIDDEN BATCH]
 
 Exit code 1 when a plan's kernel spills in its registers' stack or passes the shared memory of a program.
 """

@@ -1,6 +1,6 @@
 """Times the fused LSTM: every tiling of a fixed table, then fused against nn.LSTM, stream time and graph replay.
 
-    python tests/benchmarks/fused_time.py variants|compare|sweep [--output FILE.json] [PRECISION ...]
+    python -m tests.benchmarks.fused_time variants|compare|sweep [--output FILE.json] [PRECISION ...]
 
 Milliseconds are medians. `variants` times the kernels alone (graph replay); each tiling runs in a process with a limit.
 """

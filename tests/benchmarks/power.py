@@ -1,6 +1,6 @@
 """Power: how often real added work of 3, 5 and 10 % is found.
 
-    python tests/benchmarks/power.py --repeats 20 --seq-length 100 [--device cuda] [--json FILE]
+    python -m tests.benchmarks.power --repeats 20 --seq-length 100 [--device cuda] [--json FILE]
 
 The work of an LSTM is proportional to its time steps, so that 103, 105 and 110 steps are 3, 5 and 10 % more
 operations of the same kinds. Base and changed runs take turns. Records that differ in their problem would be
@@ -13,9 +13,8 @@ from __future__ import annotations
 import statistics
 import sys
 
-import runs
-
 from fastrnns.archive import compare
+from tests.benchmarks import runs
 
 SHIFTS = (0.03, 0.05, 0.10)
 

@@ -1,4 +1,4 @@
-"""Whether the timed region is the model and nothing else, by one command: `python tests/benchmarks/region.py`.
+"""Whether the timed region is the model and nothing else, by one command: `python -m tests.benchmarks.region`.
 
 In one process, at seqLength 20, miniBatch 16, sizes 128: our forward and backward medians added up, over
 `torch.utils.benchmark`'s time of the same forward and backward, the two taking turns. They agree within 10 %.
