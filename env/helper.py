@@ -7,7 +7,10 @@ input closes; what it holds open (the wake-up latency) is released by that.
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
+import hashlib
 import json
 import os
 import re
@@ -18,6 +21,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+JOURNALS = "/run/fastrnns"  # the write-ahead journals of whoever may change the machine
 OURS = "fastrnns"  # the cgroups that we make are called so; no other is ever made, emptied or removed
 
 LATENCY = "/dev/cpu_dma_latency"
@@ -133,8 +137,36 @@ def _fits(patterns: Sequence[str], arguments: Sequence[str]) -> bool:
 
 
 def op_hello() -> dict[str, Any]:
-    """Who answers."""
-    return {"euid": os.geteuid()}
+    """Who answers, and which version: a digest of this very file."""
+    return {"euid": os.geteuid(), "version": version(__file__)}
+
+
+def version(path: str) -> str:
+    """A digest of a helper's file, by which caller and helper know each other."""
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def op_settle() -> dict[str, Any]:
+    """Wait until no tool runs any more that the helper of a killed command had started."""
+    os.close(_tool_lock())
+    return {}
+
+
+def op_journal(action: str, name: str, data: str = "") -> dict[str, Any]:
+    """Write one of the two journals of this machine."""
+    if name not in {"setup", "hold"}:
+        raise RefusedError(f"{name[:40]!r} is not a journal of this program")
+    path = f"{JOURNALS}/{name}.jsonl"
+    if action == "create":
+        create_file(path)
+    elif action == "append":
+        append_file(path, data.encode())
+    elif action == "remove":
+        remove_file(path)
+    else:
+        raise RefusedError(f"a journal is created, appended to or removed, not {action[:40]!r}")
+    return {}
 
 
 def op_write(path: str, value: str) -> dict[str, Any]:
@@ -171,6 +203,7 @@ def op_run(program: str, arguments: Sequence[str], timeout: float = COMMAND_LIMI
     found = next((f for f in (f"{d}/{program}" for d in _PATH) if os.access(f, os.X_OK)), None)
     if found is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), program)
+    lock = _tool_lock()
     try:
         done = subprocess.run(
             [found, *arguments],
@@ -178,10 +211,13 @@ def op_run(program: str, arguments: Sequence[str], timeout: float = COMMAND_LIMI
             capture_output=True,
             timeout=min(timeout, COMMAND_LIMIT_S),
             env={"PATH": ":".join(_PATH), "LC_ALL": "C"},
+            pass_fds=(lock,),  # a tool that outlives this process keeps the next one waiting
             check=False,
         )
     except subprocess.TimeoutExpired:
         raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT), program) from None
+    finally:
+        os.close(lock)
     return {
         "returncode": done.returncode,
         "stdout": done.stdout.decode("utf-8", "replace"),
@@ -221,6 +257,8 @@ def op_affinity(tid: int, cpus: list[int]) -> dict[str, Any]:
 
 OPERATIONS: dict[str, Callable[..., dict[str, Any]]] = {
     "hello": op_hello,
+    "settle": op_settle,
+    "journal": op_journal,
     "write": op_write,
     "mkdir": op_mkdir,
     "rmdir": op_rmdir,
@@ -229,6 +267,68 @@ OPERATIONS: dict[str, Callable[..., dict[str, Any]]] = {
     "release": op_release,
     "affinity": op_affinity,
 }
+
+
+def create_file(path: str) -> None:
+    """Make an empty file that must not be there yet, and its folder; both are on disk on return."""
+    folder = os.path.dirname(path)
+    if not os.path.isdir(folder):
+        os.makedirs(folder, exist_ok=True)
+        os.chmod(folder, 0o755)  # noqa: S103 - whatever the umask: everybody may read what was changed, and by whom
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    try:
+        os.fchmod(fd, 0o644)
+    finally:
+        os.close(fd)
+    _sync_folder(folder)
+
+
+def append_file(path: str, data: bytes) -> None:
+    """Add all of `data` to a file, on disk on return; what did not fit leaves nothing behind."""
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        size = os.fstat(fd).st_size
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(fd, view) :]
+            os.fsync(fd)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(fd, size)
+            raise
+    finally:
+        os.close(fd)
+
+
+def remove_file(path: str) -> None:
+    """Delete a file, and its folder when that is empty then."""
+    folder = os.path.dirname(path)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    with contextlib.suppress(OSError):
+        _sync_folder(folder)
+    with contextlib.suppress(OSError):
+        os.rmdir(folder)
+
+
+def _sync_folder(folder: str) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _tool_lock() -> int:
+    """The descriptor under which a helper's tool runs: one at a time, and free when the tool has ended."""
+    fd = os.open("/sys/kernel", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
 
 
 def _stays_below(path: str) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from env import helper
 from env.errors import EnvError
+from env.owner import Owner
 from env.step import Change
 
 SCHEMA = 1
@@ -24,42 +24,27 @@ class JournalError(EnvError):
     """The journal cannot be written or read, so the machine must not be touched."""
 
 
-@dataclass(frozen=True)
-class Owner:
-    """Who holds the machine: a process, by pid and start time, the command and since when. No names."""
+class Disk:
+    """Where a journal is written: here, by ourselves. Its calls raise OSError and return when the disk has it."""
 
-    pid: int
-    starttime: int | None
-    command: str
-    since: float  # seconds since the epoch
+    def available(self) -> bool:
+        """Whether we may write there at all."""
+        return True
 
-    @staticmethod
-    def me(command: str) -> Owner:
-        """This process."""
-        return Owner(os.getpid(), starttime(os.getpid()), command, time.time())
+    def create(self, path: Path) -> None:
+        """Make an empty file that must not be there yet, and its folder."""
+        helper.create_file(str(path))
 
-    @staticmethod
-    def from_dict(facts: dict[str, Any]) -> Owner:
-        """The owner that a header or a lock file names."""
-        return Owner(
-            int(facts["pid"]),
-            facts.get("starttime"),
-            str(facts.get("command", "?")),
-            float(facts.get("since", 0.0)),
-        )
+    def append(self, path: Path, data: bytes) -> None:
+        """Add all of `data`, or nothing of it."""
+        helper.append_file(str(path), data)
 
-    def as_dict(self) -> dict[str, Any]:
-        """For a header or a lock file."""
-        return {"pid": self.pid, "starttime": self.starttime, "command": self.command, "since": self.since}
+    def remove(self, path: Path) -> None:
+        """Delete the file, and its folder when that is empty then."""
+        helper.remove_file(str(path))
 
-    def alive(self) -> bool:
-        """Whether that very process still runs (a reused pid has another start time)."""
-        now = starttime(self.pid)
-        return now is not None and (self.starttime is None or now == self.starttime)
 
-    def __str__(self) -> str:
-        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since))
-        return f"pid {self.pid} ({self.command}), since {since}"
+HERE = Disk()
 
 
 @dataclass(frozen=True)
@@ -85,21 +70,12 @@ class Entry:
         return {"step": self.step, "op": self.op, "data": self.data}
 
 
-def starttime(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot; None when it is gone (or a zombie)."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    fields = text.rpartition(")")[2].split()
-    return None if fields[0] in {"Z", "X"} else int(fields[19])
-
-
 class Journal:
     """An append-only file of JSON lines: a header, then entries and marks, each on disk when the call returns."""
 
-    def __init__(self, path: Path, kind: Kind, owner: Owner, boot_id: str) -> None:
+    def __init__(self, path: Path, kind: Kind, owner: Owner, boot_id: str, disk: Disk = HERE) -> None:
         self.path = path
+        self.disk = disk
         self.kind: Kind = kind
         self.owner = owner
         self.boot_id = boot_id
@@ -108,26 +84,23 @@ class Journal:
         self.refusals: dict[str, int] = {}  # writes that the machine refused, by path: the errno
 
     @classmethod
-    def create(cls, path: Path, kind: Kind, owner: Owner, boot_id: str) -> Journal:
+    def create(cls, path: Path, kind: Kind, owner: Owner, boot_id: str, disk: Disk = HERE) -> Journal:
         """A new journal, its header on disk; there must be none yet."""
-        journal = cls(path, kind, owner, boot_id)
+        journal = cls(path, kind, owner, boot_id, disk)
         header = {"schema": SCHEMA, "kind": kind, "boot_id": boot_id, "owner": owner.as_dict()}
         try:
-            path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            disk.create(path)
         except OSError as error:
             raise _refusal(path, error) from None
-        os.close(fd)
         try:
             journal._append([header])
-            _sync_folder(path.parent)
         except BaseException:
             journal.remove()
             raise
         return journal
 
     @classmethod
-    def load(cls, path: Path) -> Journal | None:
+    def load(cls, path: Path, disk: Disk = HERE) -> Journal | None:
         """The journal at `path`; None when there is none. A torn last line never had its write."""
         try:
             lines = path.read_bytes().split(b"\n")
@@ -141,14 +114,15 @@ class Journal:
         try:
             rows = [json.loads(line) for line in whole]
             header = rows[0] if rows else None
-            journal = cls(path, "hold", Owner(0, 0, "?", 0.0), "")
+            journal = cls(path, "hold", Owner(0, 0, "?", 0.0), "", disk)
             if header is None:
                 return journal
             if header["schema"] != SCHEMA:
                 raise JournalError(
                     f"{path}: journal of schema {header['schema']}; restore it with the version that wrote it"
                 )
-            journal = cls(path, header["kind"], Owner.from_dict(header["owner"]), header["boot_id"])
+            owner = Owner.from_dict(header["owner"])
+            journal = cls(path, header["kind"], owner, header["boot_id"], disk)
             for row in rows[1:]:
                 journal._replay(row)
         except (ValueError, KeyError, TypeError) as error:
@@ -210,31 +184,14 @@ class Journal:
     def _append(self, rows: Sequence[dict[str, Any]]) -> None:
         data = b"".join(json.dumps(row, separators=(",", ":")).encode() + b"\n" for row in rows)
         try:
-            fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-            try:
-                size = os.fstat(fd).st_size
-                try:
-                    view = memoryview(data)
-                    while view:
-                        view = view[os.write(fd, view) :]
-                    os.fsync(fd)
-                except OSError:
-                    with contextlib.suppress(OSError):
-                        os.ftruncate(fd, size)
-                    raise
-            finally:
-                os.close(fd)
+            self.disk.append(self.path, data)
         except OSError as error:
             raise _refusal(self.path, error) from None
 
     def remove(self) -> None:
         """Delete the journal: the machine is as it was."""
-        with contextlib.suppress(FileNotFoundError):
-            self.path.unlink()
         with contextlib.suppress(OSError):
-            _sync_folder(self.path.parent)
-        with contextlib.suppress(OSError):  # the folder goes too when it is empty
-            self.path.parent.rmdir()
+            self.disk.remove(self.path)
 
 
 def _refusal(path: Path, error: OSError) -> JournalError:
@@ -242,11 +199,3 @@ def _refusal(path: Path, error: OSError) -> JournalError:
         f"the journal {path} cannot be written ({error.strerror}), so nothing more is changed; "
         "make room or see to its permissions, and run this again"
     )
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -1,25 +1,25 @@
-"""One owner at a time: the lock on the machine, who holds it, and signals while it is put back."""
+"""One owner of the machine at a time, whoever the user: a lock that the kernel keeps, and who has it."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
-from typing import IO, Any
 
 from env.errors import MachineError
-from env.journal import Owner
+from env.owner import Owner
+from env.sysfs import Files
 
-LOCK = "lock"
+# What is locked is the kernel's own folder of CPUs: every user can open it, nobody can delete or replace it, and
+# nothing has to be made that another user could own. flock(2) asks for no right to write.
+OBJECT = "/sys/devices/system/cpu"
 TOOL_SECONDS = 30.0  # longest that a tool takes: it is stopped then
+TABLE = Path("/proc/locks")
+GRACE_S = 0.5  # a command that only looks whether the lock is free has it for less than that
 PAUSE_S = 0.02
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class HeldError(MachineError):
@@ -31,90 +31,77 @@ class HeldError(MachineError):
 
 
 @contextlib.contextmanager
-def locked(folder: Path, command: str) -> Iterator[int]:
-    """One owner at a time; the kernel lets go when the owner and its tools end, however they end."""
-    with _lock_file(folder) as file:
-        file.truncate(0)
-        file.write(json.dumps(Owner.me(command).as_dict()))
-        file.flush()
-        try:
-            yield file.fileno()
-        finally:
-            with contextlib.suppress(OSError):
-                (folder / LOCK).unlink()  # while it is ours; who waits with it open sees that it is gone
-                folder.rmdir()
+def locked(files: Files) -> Iterator[int]:
+    """Own the machine for the body; gives the lock's descriptor, which a tool that is started may hold too.
 
-
-def _lock_file(folder: Path) -> IO[str]:
-    """The lock file, locked; raises HeldError that names who holds it."""
-    deadline = time.monotonic() + TOOL_SECONDS
-    while True:
-        try:
-            folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-            if folder.stat().st_uid != os.geteuid():
-                raise MachineError(f"{folder} belongs to somebody else; have it removed")
-            file = (folder / LOCK).open("a+")
-        except FileNotFoundError:
-            continue  # the last owner removed the folder at this moment
-        except OSError as error:
-            raise MachineError(
-                f"{folder} cannot be used ({error.strerror}), and without it nothing is changed"
-            ) from None
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.seek(0)
-            holder = _holder(file.read())
-            file.close()
-            if (holder is None or holder.alive()) and (folder / LOCK).exists():
-                raise HeldError(str(holder or "another command")) from None
-            if time.monotonic() > deadline:
-                raise HeldError(f"a tool that {holder} had started") from None
-            time.sleep(PAUSE_S)  # its owner was killed; what it had started, cset say, is about to end
-            continue
-        if _still_there(folder / LOCK, file):
-            return file
-        file.close()  # the last owner removed it between our opening and our locking: it locks nothing now
-
-
-def _still_there(path: Path, file: IO[str]) -> bool:
+    The kernel lets go when the owner and its tools have ended, however they end. Raises HeldError, which names
+    who holds it, and MachineError where the folder cannot be locked.
+    """
+    fd = _open(files)
     try:
-        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
-    except OSError:
+        _wait(fd)
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def holder(files: Files) -> str | None:
+    """Who holds the machine now, as one may show it; None when nobody does."""
+    fd = _open(files)
+    try:
+        while not _take(fd):
+            owner = _owner(fd)
+            if owner is not None or not _take(fd):  # nobody's any more when it has just been let go
+                return str(owner or "another command")
+        return None
+    finally:
+        os.close(fd)
+
+
+def _open(files: Files) -> int:
+    """What is locked: on the real machine the kernel's folder, of a tree its top."""
+    path = OBJECT if files.real else files.root
+    try:
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise _refusal(path, error) from None
+
+
+def _wait(fd: int) -> None:
+    started = time.monotonic()
+    while not _take(fd):
+        owner, waited = _owner(fd), time.monotonic() - started
+        if (owner is None or owner.alive()) and waited > GRACE_S:
+            raise HeldError(str(owner or "another command"))
+        if waited > TOOL_SECONDS:
+            raise HeldError(f"a tool that {owner} had started")
+        time.sleep(PAUSE_S)  # its owner was killed; what it had started, cset say, is about to end
+
+
+def _take(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
         return False
+    except OSError as error:
+        raise _refusal("the machine's lock", error) from None
+    return True
 
 
-def _holder(text: str) -> Owner | None:
+def _owner(fd: int) -> Owner | None:
+    """The process that took the lock, by the kernel's table of locks; None where that does not say."""
+    seen = os.fstat(fd)
+    device = f"{os.major(seen.st_dev):02x}:{os.minor(seen.st_dev):02x}"
     try:
-        return Owner.from_dict(json.loads(text))
-    except (ValueError, KeyError, TypeError):
-        return None  # it has only just begun
+        rows = [row.split() for row in TABLE.read_text(encoding="ascii", errors="replace").splitlines()]
+    except OSError:
+        return None
+    # "1: FLOCK  ADVISORY  WRITE 4711 00:16:3562 0 EOF"; a file system with sub-volumes shows another device there.
+    takers = {row[5]: int(row[4]) for row in rows if len(row) == 8 and row[1] == "FLOCK"}
+    same = [pid for place, pid in takers.items() if place.rpartition(":")[2] == str(seen.st_ino)]
+    pid = takers.get(f"{device}:{seen.st_ino}", same[0] if len(same) == 1 else None)
+    return Owner.of(pid) if pid is not None and pid > 0 else None
 
 
-@contextlib.contextmanager
-def ending_by_signal() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end us as an exception does, so that the machine is put back."""
-    before: dict[signal.Signals, Any] = {}
-
-    def end(number: int, _frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        with contextlib.suppress(ValueError):  # not the main thread
-            if signal.getsignal(number) is signal.SIG_DFL:
-                before[number] = signal.signal(number, end)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def signals_wait() -> Iterator[None]:
-    """Hold signals back while the machine is put back; a second Ctrl-C is answered when that is done."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+def _refusal(what: str, error: OSError) -> MachineError:
+    return MachineError(f"{what} cannot be locked ({error.strerror}), and without a lock nothing is changed")

@@ -5,16 +5,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from env.errors import MachineError
 from env.helper import RefusedError
-from env.journal import BOOT_ID, Entry, Journal, JournalError, Owner
+from env.journal import BOOT_ID, Entry, Journal, JournalError, Kind
 from env.knob import reversible
-from env.lock import LOCK, HeldError, ending_by_signal, locked, signals_wait
+from env.lock import HeldError, holder, locked
+from env.owner import Owner
+from env.places import Place, places, writable
 from env.privilege import Privilege
 from env.shield import ShieldStep
+from env.signals import ending_by_signal, signals_wait
 from env.step import Host, Step, Wanted
 from env.sysfs import Failure, Files
 
@@ -60,13 +62,6 @@ def steps(host: Host) -> list[Step]:
     return [step for step in every if step.name not in host.wanted.skip]
 
 
-def state_folder(files: Files) -> Path:
-    """Where lock and journal are: one place a machine for root, one a user for everybody else."""
-    if not files.real:
-        return Path(files.path("/run/fastrnns"))
-    return Path("/run/fastrnns") if files.euid == 0 else Path(f"/tmp/fastrnns-{files.euid}")  # noqa: S108 - owner checked
-
-
 @dataclass
 class Opened:
     """A host under a command, and afterwards what of it could not be put back, in sentences."""
@@ -92,23 +87,23 @@ def opened(root: str, wanted: Wanted, *, mode: str, command: str) -> Iterator[Op
     """The machine, for the length of the body; in mode `apply` stable meanwhile, and as before afterwards."""
     files = Files(root)
     host = Host(files, Privilege(files), wanted)
-    folder = state_folder(files)
+    where = places(files, host.privilege)
     with contextlib.ExitStack() as stack:
         stack.callback(host.privilege.close)
-        host.standing = _of_this_boot(files, folder / SETUP)
+        host.standing = _of_this_boot(files, where)
         if host.standing is not None:
             host.refused |= known_refusals(files, host.standing)
         if mode != "apply":
-            holder = recover_unless_held(host, folder, command)
-            yield Opened(host, steps(host), holder=holder)
+            held_by, left = recover_unless_held(host, where)
+            yield Opened(host, steps(host), left, holder=held_by)
             return
-        host.privilege.keep = (stack.enter_context(locked(folder, command)),)
+        host.privilege.keep = (stack.enter_context(locked(files)),)
         stack.enter_context(ending_by_signal())
-        recover(host, folder)
+        left = recover(host, where)
         host.holding = True
-        found = Opened(host, steps(host))
+        found = Opened(host, steps(host), left)
         if host.standing is None:
-            host.journal = Journal.create(folder / HOLD, "hold", Owner.me(command), boot_id(files))
+            host.journal = _fresh(files, where, "hold", command)
         try:
             if host.journal is not None:
                 apply(found)
@@ -120,7 +115,7 @@ def opened(root: str, wanted: Wanted, *, mode: str, command: str) -> Iterator[Op
         finally:
             with signals_wait():
                 if host.journal is not None:
-                    found.left = restore(host, found.steps, host.journal)
+                    found.left += restore(host, found.steps, host.journal)
                     host.journal = None
 
 
@@ -161,41 +156,51 @@ def restore(host: Host, every: Sequence[Step], journal: Journal) -> list[str]:
     return left
 
 
-def recover(host: Host, folder: Path) -> list[str]:
+def recover(host: Host, where: Sequence[Place]) -> list[str]:
     """Undo what a killed command left; a machine that was rebooted has forgotten it by itself.
 
     A killed `env apply` (its journal is not marked applied) is undone as a whole, what an earlier one had set too.
+    Returns what could not be put back, in sentences.
     """
     host.files.sweep()
     left: list[str] = []
-    for name in (HOLD, SETUP):
-        journal = Journal.load(folder / name)
-        if journal is None or (name == SETUP and journal.applied and journal.boot_id == boot_id(host.files)):
-            continue
-        if journal.boot_id != boot_id(host.files):
-            journal.remove()
-            continue
-        left += restore(host, steps(host), journal)
+    boot = boot_id(host.files)
+    for place in where:
+        for name in (HOLD, SETUP):
+            journal = Journal.load(place.folder / name, place.disk)
+            if journal is None or (name == SETUP and journal.applied and journal.boot_id == boot):
+                continue
+            if not place.disk.available():
+                if journal.boot_id == boot:
+                    undo = "`sudo python -m env restore` undoes it"
+                    left.append(f"what {journal.owner} changed is still in force; {undo}")
+                continue
+            if journal.boot_id != boot:
+                journal.remove()
+                continue
+            host.privilege.settle()
+            left += restore(host, steps(host), journal)
     return left
 
 
-def recover_unless_held(host: Host, folder: Path, command: str) -> str | None:
+def recover_unless_held(host: Host, where: Sequence[Place]) -> tuple[str | None, list[str]]:
     """Undo what a killed command left, unless another holds the machine now: then it is named."""
-    if not (folder / LOCK).exists() and not (folder / HOLD).exists() and not _unfinished(folder / SETUP):
-        with contextlib.suppress(OSError):
-            folder.rmdir()  # only when it is empty: a command was killed before its first word
-        return None
+    now = holder(host.files)
+    if now is not None:
+        return now, []
+    if not any(_unfinished(place) for place in where):
+        for place in where:
+            with contextlib.suppress(OSError):
+                place.folder.rmdir()  # only when it is empty: a command was killed before its first word
+        return None, []
     try:
-        with locked(folder, command) as lock, signals_wait():
+        with locked(host.files) as lock, signals_wait():
             host.privilege.keep = (lock,)
-            recover(host, folder)
+            return None, recover(host, where)
     except HeldError as error:
-        return error.holder
-    except MachineError:
-        return None  # the folder is not ours to use
+        return error.holder, []
     finally:
         host.privilege.keep = ()
-    return None
 
 
 def known_refusals(files: Files, journal: Journal) -> dict[str, Failure]:
@@ -203,14 +208,33 @@ def known_refusals(files: Files, journal: Journal) -> dict[str, Failure]:
     return {path: files.failure(path, number, writing=True) for path, number in journal.refusals.items()}
 
 
-def _unfinished(path: Path) -> bool:
-    journal = Journal.load(path)
-    return journal is not None and not journal.applied
+def _unfinished(place: Place) -> bool:
+    journal = Journal.load(place.folder / SETUP, place.disk)
+    return (place.folder / HOLD).exists() or (journal is not None and not journal.applied)
 
 
-def _of_this_boot(files: Files, path: Path) -> Journal | None:
-    journal = Journal.load(path)
-    return journal if journal is not None and journal.applied and journal.boot_id == boot_id(files) else None
+def _of_this_boot(files: Files, where: Sequence[Place]) -> Journal | None:
+    """The journal of an `env apply` whose settings stand."""
+    boot = boot_id(files)
+    for place in where:
+        journal = Journal.load(place.folder / SETUP, place.disk)
+        if journal is not None and journal.applied and journal.boot_id == boot:
+            return journal
+    return None
+
+
+def _must_be_writable(journal: Journal) -> None:
+    if not journal.disk.available():
+        raise MachineError(
+            f"{journal.owner} set this machine up as root, and only root can change that; "
+            "run `sudo python -m env restore`"
+        )
+
+
+def _fresh(files: Files, where: Sequence[Place], kind: Kind, command: str) -> Journal:
+    place = writable(where)
+    path = place.folder / (HOLD if kind == "hold" else SETUP)
+    return Journal.create(path, kind, Owner.me(command), boot_id(files), place.disk)
 
 
 def boot_id(files: Files) -> str:
@@ -276,17 +300,18 @@ def setup(root: str = "/", wanted: Wanted | None = None) -> Outcome:
     """
     files = Files(root)
     host = Host(files, Privilege(files), wanted or Wanted())
-    folder = state_folder(files)
+    where = places(files, host.privilege)
     with contextlib.ExitStack() as stack:
         stack.callback(host.privilege.close)
-        host.privilege.keep = (stack.enter_context(locked(folder, "env apply")),)
+        host.privilege.keep = (stack.enter_context(locked(files)),)
         stack.enter_context(ending_by_signal())
-        recover(host, folder)
+        left = recover(host, where)
         every = steps(host)
-        journal = Journal.load(folder / SETUP)
+        journal = _of_this_boot(files, where)
         if journal is None:
-            journal = Journal.create(folder / SETUP, "setup", Owner.me("env apply"), boot_id(files))
+            journal = _fresh(files, where, "setup", "env apply")
         else:
+            _must_be_writable(journal)
             journal.mark("applying")
         host.standing = host.journal = journal
         before = [step.probe().as_dict() for step in every]
@@ -301,7 +326,7 @@ def setup(root: str = "/", wanted: Wanted | None = None) -> Outcome:
             raise
         if not journal.entries:
             journal.remove()  # there was nothing that we may change, so there is nothing to put back
-    return Outcome(before, after, [])
+    return Outcome(before, after, left)
 
 
 def intentions(root: str = "/", wanted: Wanted | None = None) -> list[tuple[str, str]]:
@@ -314,21 +339,22 @@ def put_back(root: str = "/") -> Outcome:
     """Undo `setup`, and whatever a killed command left. Nothing to undo is no error."""
     files = Files(root)
     host = Host(files, Privilege(files), Wanted())
-    folder = state_folder(files)
+    where = places(files, host.privilege)
     notes: list[str] = []
     with contextlib.ExitStack() as stack:
         stack.callback(host.privilege.close)
-        host.privilege.keep = (stack.enter_context(locked(folder, "env restore")),)
+        host.privilege.keep = (stack.enter_context(locked(files)),)
         stack.enter_context(ending_by_signal())
-        for name in (HOLD, SETUP):
-            stale = Journal.load(folder / name)
+        for path in (place.folder / name for place in where for name in (HOLD, SETUP)):
+            stale = Journal.load(path)
             if stale is not None and stale.boot_id != boot_id(files):
                 notes.append("the machine was rebooted since, which put everything back by itself")
         with signals_wait():
-            left = recover(host, folder)
-            host.standing = _of_this_boot(files, folder / SETUP)
+            left = recover(host, where)
+            host.standing = _of_this_boot(files, where)
             before = [step.probe().as_dict() for step in steps(host)]
             if host.standing is not None:
+                _must_be_writable(host.standing)
                 journal, host.journal = host.standing, host.standing
                 with contextlib.suppress(
                     JournalError

@@ -10,14 +10,19 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from env import helper, tree
 from env.cpulist import parse_list
+from env.journal import Disk
 from env.sysfs import Failure, Files
 
 HELPER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "helper.py")
-NO_ROOT = "needs root, and `sudo -n` is not allowed here"
+# Where an administrator puts a copy that root owns, so that a user may be allowed that file and nothing else.
+INSTALLED = "/usr/local/lib/fastrnns/helper.py"
+SYSTEM_PYTHON = "/usr/bin/python3"
+NO_ROOT = "needs root, and `sudo -n` is not allowed here; docs/privileges.md says how to allow this alone"
 
 
 @dataclass(frozen=True)
@@ -178,15 +183,18 @@ class Privilege:
     def close(self) -> None:
         """Let go of the latency and of the helper."""
         self.release_latency()
-        child, self._child = self._child, None
-        if child is not None:
-            with contextlib.suppress(OSError):
-                assert child.stdin is not None  # noqa: S101 - it was started with pipes
-                child.stdin.close()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(timeout=5)
-            if child.stdout is not None:
-                child.stdout.close()
+        self._end()
+
+    def settle(self) -> None:
+        """Wait for a tool that the helper of a killed command may still be running."""
+        if self._child is not None:
+            self._ask("settle")
+
+    def journal(self, action: str, path: Path, data: str = "") -> None:
+        """Write a journal that root keeps, through the helper; raises OSError."""
+        reply = self._ask("journal", action=action, name=path.stem, data=data)
+        if not reply.get("ok"):
+            raise OSError(int(reply.get("errno") or codes.EIO), str(reply["error"]))
 
     def _failure(self, path: str, reply: dict[str, Any]) -> Failure | None:
         if reply.get("ok"):
@@ -225,7 +233,7 @@ class Privilege:
         try:
             # Its own session: Ctrl-C reaches us, and we decide when the machine is let go.
             self._child = subprocess.Popen(
-                [*self._sudo, os.path.abspath(sys.executable), "-I", HELPER],
+                [*self._sudo, *helper_command(INSTALLED)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -237,11 +245,56 @@ class Privilege:
             self._denied = "needs root, and there is no sudo here"
             return False
         self._denied = ""
-        if self._ask("hello").get("euid") != 0:
-            child, self._child = self._child, None
+        answer = self._ask("hello")
+        if answer.get("euid") != 0:
             self._denied = NO_ROOT
-            if child is not None:
-                child.kill()
-                child.wait()
-            return False
-        return True
+        elif answer.get("version") != helper.version(HELPER):
+            self._denied = (
+                f"needs root, and {INSTALLED} is of another version; install it again (docs/privileges.md)"
+            )
+        if self._denied:
+            self._end()
+        return not self._denied
+
+    def _end(self) -> None:
+        """Let the helper go: it ends when its input closes."""
+        child, self._child = self._child, None
+        if child is None:
+            return
+        with contextlib.suppress(OSError):
+            assert child.stdin is not None  # noqa: S101 - it was started with pipes
+            child.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(timeout=5)
+        if child.stdout is not None:
+            child.stdout.close()
+
+
+class RootsDisk(Disk):
+    """The journals that everybody can read and root alone writes: through the helper where we are not root."""
+
+    def __init__(self, privilege: Privilege) -> None:
+        self._privilege = privilege
+
+    def available(self) -> bool:
+        """Whether we may write there at all."""
+        return self._privilege.available()
+
+    def create(self, path: Path) -> None:
+        """As `Disk.create`."""
+        self._privilege.journal("create", path)
+
+    def append(self, path: Path, data: bytes) -> None:
+        """As `Disk.append`."""
+        self._privilege.journal("append", path, data.decode())
+
+    def remove(self, path: Path) -> None:
+        """As `Disk.remove`."""
+        self._privilege.journal("remove", path)
+
+
+def helper_command(installed: str) -> list[str]:
+    """How the helper is started: the copy that root owns where there is one, with the system's own Python."""
+    if os.path.exists(installed):
+        return [SYSTEM_PYTHON, "-I", installed]
+    return [os.path.abspath(sys.executable), "-I", HELPER]

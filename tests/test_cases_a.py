@@ -10,7 +10,8 @@ import trees
 
 from env import machine
 from env.__main__ import main
-from env.journal import Journal, Owner
+from env.journal import Journal
+from env.owner import Owner
 from env.privilege import Privilege
 from env.step import Host, State, Wanted
 

@@ -195,7 +195,7 @@ def test_a_second_command_is_told_who_holds_the_machine_and_changes_nothing(fold
     with held_by_another(folder) as victim:
         during = snapshot(folder)
         with (
-            pytest.raises(MachineError, match=rf"held by pid {victim.pid} \(bench\), since"),
+            pytest.raises(MachineError, match=rf"held by pid {victim.pid} \(python\S*\), since"),
             hold("apply", root=str(folder)),
         ):
             pytest.fail("the body must not run")
@@ -211,7 +211,7 @@ def test_a_check_beside_a_holder_disturbs_nothing(folder):
         with hold("check", root=str(folder)) as held:
             assert not held.shield["shielded"]
             assert held.shield["cpus"] == "0,4"
-            assert f"holds the machine: pid {victim.pid} (bench), since" in held.reasons[0]
+            assert f"holds the machine: pid {victim.pid} (python" in held.reasons[0]
             assert "another command holds CPU 1-3,5-7" in held.shield["reason"]
         assert snapshot(folder) == during
         victim.kill()

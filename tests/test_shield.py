@@ -12,7 +12,8 @@ from machines import CSET, host, lay_out, program, snapshot
 
 from env import tasks
 from env.errors import MachineError, UsageError
-from env.journal import Journal, Owner
+from env.journal import Journal
+from env.owner import Owner
 from env.shield import ShieldStep
 from env.sysfs import Failure, Files
 

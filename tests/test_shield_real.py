@@ -13,9 +13,9 @@ import pytest
 
 from env import tasks
 from env.hold import hold
-from env.journal import Journal, Owner
+from env.journal import Journal
 from env.lock import HeldError, locked
-from env.machine import state_folder
+from env.owner import Owner
 from env.privilege import Privilege
 from env.shield import ShieldStep
 from env.shields.cset import SETS, Cset, hierarchy
@@ -61,7 +61,7 @@ def journal_in(folder: Path) -> Journal:
 def machine_is_ours() -> Iterator[None]:
     """Nobody else of this program holds the machine meanwhile."""
     try:
-        with locked(state_folder(FILES), "test"):
+        with locked(FILES):
             if standing():
                 pytest.skip("a shield stands on this machine; not ours to touch")
             yield

@@ -15,7 +15,8 @@ from typing import Any
 
 from env import tasks, topology
 from env.cpulist import format_list
-from env.journal import Journal, Owner
+from env.journal import Journal
+from env.owner import Owner
 from env.privilege import Privilege
 from env.shield import ShieldStep
 from env.step import Host, Wanted

@@ -16,7 +16,6 @@ from env import machine
 from env.errors import MachineError
 from env.hold import hold
 from env.lock import locked
-from env.machine import state_folder
 from env.sysfs import Files
 
 VICTIMS = {  # what is killed: a bench's hold of the machine, setup_env, restore_env
@@ -95,7 +94,7 @@ def real() -> dict[str, object]:
 def held_by_others(root: str) -> bool:
     """Whether somebody else, alive, has the machine at this moment; then it is not ours to compare."""
     try:
-        with locked(state_folder(Files(root)), "kill_storm"):
+        with locked(Files(root)):
             return False
     except MachineError:
         return True

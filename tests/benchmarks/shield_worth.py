@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from env import tasks
-from env.journal import Journal, Owner
+from env.journal import Journal
+from env.owner import Owner
 from env.privilege import Privilege
 from env.shield import NAMES, ShieldStep
 from env.step import Host, Wanted
