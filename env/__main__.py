@@ -37,9 +37,10 @@ def check(args: argparse.Namespace) -> int:
     """Read every step and say what it means; change nothing."""
     from env import machine
 
-    states = machine.check(args.root, wanted(args))
-    show(states, args.json)
-    return MACHINE if args.strict and machine.amiss(states) else DONE
+    outcome = machine.check(args.root, wanted(args))
+    show(outcome.after, args.json)
+    say(outcome)
+    return MACHINE if args.strict and machine.amiss(outcome.after) else DONE
 
 
 def apply(args: argparse.Namespace) -> int:

@@ -188,7 +188,7 @@ def _steps(root: str, errors: dict[str, str]) -> list[dict[str, Any]]:
     def ask() -> list[dict[str, Any]]:
         from env.machine import check
 
-        steps: list[dict[str, Any]] = check(root)
+        steps: list[dict[str, Any]] = check(root).after
         return steps
 
     said = bounded(ask, limit_s=30.0)

@@ -340,9 +340,18 @@ def _stays_below(path: str) -> None:
 
 
 def answer(line: str) -> dict[str, Any]:
-    """Do what one line asks; whatever happens becomes the answer."""
+    """Do what one line asks; whatever happens becomes the answer, which carries the number of its request."""
+    number = None
     try:
         request = json.loads(line)
+        number = request.pop("id", None)
+        return {"id": number, **_done(request)}
+    except (ValueError, AttributeError) as error:
+        return {"id": number, "ok": False, "errno": errno.EINVAL, "error": f"not a request: {error!r}"}
+
+
+def _done(request: dict[str, Any]) -> dict[str, Any]:
+    try:
         operation = OPERATIONS[request.pop("op")]
         return {"ok": True, **operation(**request)}
     except RefusedError as error:

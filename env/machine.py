@@ -16,7 +16,7 @@ from env.owner import Owner
 from env.places import Place, places, writable
 from env.privilege import Privilege
 from env.shield import ShieldStep
-from env.signals import ending_by_signal, signals_wait
+from env.signals import signals_wait
 from env.step import Host, Step, Wanted
 from env.sysfs import Failure, Files
 
@@ -98,25 +98,25 @@ def opened(root: str, wanted: Wanted, *, mode: str, command: str) -> Iterator[Op
             yield Opened(host, steps(host), left, holder=held_by)
             return
         host.privilege.keep = (stack.enter_context(locked(files)),)
-        stack.enter_context(ending_by_signal())
+        signals = stack.enter_context(signals_wait())
         left = recover(host, where)
         host.holding = True
         found = Opened(host, steps(host), left)
         if host.standing is None:
             host.journal = _fresh(files, where, "hold", command)
         try:
-            if host.journal is not None:
-                apply(found)
-            else:  # `env apply` did the lasting part
-                for step in found.steps:
-                    if not step.lasting:
-                        step.apply()
-            yield found
-        finally:
-            with signals_wait():
+            with signals.come():
                 if host.journal is not None:
-                    found.left += restore(host, found.steps, host.journal)
-                    host.journal = None
+                    apply(found)
+                else:  # `env apply` did the lasting part
+                    for step in found.steps:
+                        if not step.lasting:
+                            step.apply()
+                yield found
+        finally:
+            if host.journal is not None:
+                found.left += restore(host, found.steps, host.journal)
+                host.journal = None
 
 
 def apply(found: Opened) -> None:
@@ -130,6 +130,7 @@ def apply(found: Opened) -> None:
 
 def restore(host: Host, every: Sequence[Step], journal: Journal) -> list[str]:
     """Undo what a journal notes, newest first, only where ours still stands; then the journal goes."""
+    host.files.sweep()
     left: list[str] = []
     for step in reversed(every):
         left += step.restore(journal.of(step.name, operations=True))
@@ -162,7 +163,6 @@ def recover(host: Host, where: Sequence[Place]) -> list[str]:
     A killed `env apply` (its journal is not marked applied) is undone as a whole, what an earlier one had set too.
     Returns what could not be put back, in sentences.
     """
-    host.files.sweep()
     left: list[str] = []
     boot = boot_id(host.files)
     for place in where:
@@ -242,14 +242,6 @@ def boot_id(files: Files) -> str:
     return files.read(BOOT_ID).value or ""
 
 
-def check(
-    root: str = "/", wanted: Wanted | None = None, *, command: str = "env check"
-) -> list[dict[str, Any]]:
-    """Every step as it reads now: the rows of `check --json`. What a killed command left is repaired first."""
-    with opened(root, wanted or Wanted(), mode="check", command=command) as found:
-        return found.states()
-
-
 def amiss(states: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The steps for which a machine cannot be called stable.
 
@@ -292,6 +284,16 @@ class Outcome:
     notes: list[str] = field(default_factory=list)
 
 
+def check(root: str = "/", wanted: Wanted | None = None) -> Outcome:
+    """Every step as it reads now. What a killed command left is repaired first; nothing else is written."""
+    with opened(root, wanted or Wanted(), mode="check", command="env check") as found:
+        states = found.states()
+        notes = [f"the machine is held by {found.holder}"] if found.holder is not None else []
+        if found.host.privilege.denied and any(row["status"] == "locked" for row in states):
+            notes.append(f"what is locked {found.host.privilege.denied}")
+        return Outcome(states, states, found.left, notes)
+
+
 def setup(root: str = "/", wanted: Wanted | None = None) -> Outcome:
     """Bring the machine into its stable state until `put_back` or a reboot. Idempotent: the first `old` is kept.
 
@@ -304,7 +306,7 @@ def setup(root: str = "/", wanted: Wanted | None = None) -> Outcome:
     with contextlib.ExitStack() as stack:
         stack.callback(host.privilege.close)
         host.privilege.keep = (stack.enter_context(locked(files)),)
-        stack.enter_context(ending_by_signal())
+        signals = stack.enter_context(signals_wait())
         left = recover(host, where)
         every = steps(host)
         journal = _of_this_boot(files, where)
@@ -314,15 +316,15 @@ def setup(root: str = "/", wanted: Wanted | None = None) -> Outcome:
             _must_be_writable(journal)
             journal.mark("applying")
         host.standing = host.journal = journal
-        before = [step.probe().as_dict() for step in every]
         try:
-            apply(Opened(host, every))
-            after = [step.probe().as_dict() for step in every]
+            with signals.come():
+                before = [step.probe().as_dict() for step in every]
+                apply(Opened(host, every))
+                after = [step.probe().as_dict() for step in every]
             journal.refuse({path: failure.errno for path, failure in host.refused.items()})
             journal.mark("applied")
         except BaseException:
-            with signals_wait():
-                restore(host, every, journal)
+            restore(host, every, journal)
             raise
         if not journal.entries:
             journal.remove()  # there was nothing that we may change, so there is nothing to put back
@@ -344,26 +346,23 @@ def put_back(root: str = "/") -> Outcome:
     with contextlib.ExitStack() as stack:
         stack.callback(host.privilege.close)
         host.privilege.keep = (stack.enter_context(locked(files)),)
-        stack.enter_context(ending_by_signal())
+        stack.enter_context(signals_wait())
         for path in (place.folder / name for place in where for name in (HOLD, SETUP)):
             stale = Journal.load(path)
             if stale is not None and stale.boot_id != boot_id(files):
                 notes.append("the machine was rebooted since, which put everything back by itself")
-        with signals_wait():
-            left = recover(host, where)
-            host.standing = _of_this_boot(files, where)
-            before = [step.probe().as_dict() for step in steps(host)]
-            if host.standing is not None:
-                _must_be_writable(host.standing)
-                journal, host.journal = host.standing, host.standing
-                with contextlib.suppress(
-                    JournalError
-                ):  # a full disk is no reason to leave the machine as it is
-                    journal.mark("applying")  # killed from here on, the next command goes on with it
-                left += restore(host, steps(host), journal)
-                host.journal = host.standing = None
-            else:
-                notes.append("there is nothing of ours to put back")
+        left = recover(host, where)
+        host.standing = _of_this_boot(files, where)
+        before = [step.probe().as_dict() for step in steps(host)]
+        if host.standing is not None:
+            _must_be_writable(host.standing)
+            journal, host.journal = host.standing, host.standing
+            with contextlib.suppress(JournalError):  # a full disk is no reason to leave the machine as it is
+                journal.mark("applying")  # killed from here on, the next command goes on with it
+            left += restore(host, steps(host), journal)
+            host.journal = host.standing = None
+        else:
+            notes.append("there is nothing of ours to put back")
         afterwards = Host(files, host.privilege, Wanted())
         after = [step.probe().as_dict() for step in steps(afterwards)]
     return Outcome(before, after, left, notes)

@@ -55,8 +55,9 @@ class Privilege:
         self.files = files
         self._sudo = ("sudo", "-n") if sudo is None else tuple(sudo)
         self._child: subprocess.Popen[str] | None = None
-        self._denied = ""
+        self.denied = ""  # why there is no helper, once one was asked for
         self._latency: int | None = None
+        self._asked = 0
         self.keep: tuple[int, ...] = ()  # the lock of the machine: tools hold it while they run
 
     @property
@@ -206,30 +207,31 @@ class Privilege:
 
     def _ask(self, op: str, **arguments: Any) -> dict[str, Any]:
         if not self._start():
-            return {"ok": False, "errno": codes.EACCES, "error": self._denied, "denied": True}
+            return {"ok": False, "errno": codes.EACCES, "error": self.denied, "denied": True}
         child = self._child
         assert child is not None  # noqa: S101 - it was started with pipes
         assert child.stdin is not None  # noqa: S101 - it was started with pipes
         assert child.stdout is not None  # noqa: S101 - it was started with pipes
+        self._asked += 1
         try:
-            child.stdin.write(json.dumps({"op": op, **arguments}) + "\n")
+            child.stdin.write(json.dumps({"id": self._asked, "op": op, **arguments}) + "\n")
             child.stdin.flush()
-            line = child.stdout.readline()
+            for line in child.stdout:
+                reply: dict[str, Any] = json.loads(line)
+                if reply["id"] == self._asked:  # one before it is of a request that Ctrl-C cut short
+                    return reply
         except OSError:
-            line = ""
-        if not line:
-            self._child = None
-            self._denied = "the helper that runs as root ended unexpectedly; run this again"
-            return {"ok": False, "errno": codes.EPIPE, "error": self._denied, "denied": True}
-        reply: dict[str, Any] = json.loads(line)
-        return reply
+            pass
+        self._end()
+        self.denied = "the helper that runs as root ended unexpectedly; run this again"
+        return {"ok": False, "errno": codes.EPIPE, "error": self.denied, "denied": True}
 
     def _start(self) -> bool:
         if self._child is not None:
             return True
-        if self._denied:
+        if self.denied:
             return False
-        self._denied = NO_ROOT
+        self.denied = NO_ROOT
         try:
             # Its own session: Ctrl-C reaches us, and we decide when the machine is let go.
             self._child = subprocess.Popen(
@@ -242,19 +244,19 @@ class Privilege:
                 start_new_session=True,
             )
         except OSError:
-            self._denied = "needs root, and there is no sudo here"
+            self.denied = "needs root, and there is no sudo here"
             return False
-        self._denied = ""
+        self.denied = ""
         answer = self._ask("hello")
         if answer.get("euid") != 0:
-            self._denied = NO_ROOT
+            self.denied = NO_ROOT
         elif answer.get("version") != helper.version(HELPER):
-            self._denied = (
+            self.denied = (
                 f"needs root, and {INSTALLED} is of another version; install it again (docs/privileges.md)"
             )
-        if self._denied:
+        if self.denied:
             self._end()
-        return not self._denied
+        return not self.denied
 
     def _end(self) -> None:
         """Let the helper go: it ends when its input closes."""

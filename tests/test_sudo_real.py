@@ -181,16 +181,16 @@ def test_what_root_set_up_is_seen_by_a_user_who_may_not_change_it(user):
 
 
 def test_without_leave_the_steps_are_locked_with_what_to_do(user):
-    code, out, _ = user.run("check")
+    code, out, err = user.run("check")
     assert code == 0
     assert "locked" in out
-    assert "docs/privileges.md" in " ".join(out.split())
+    assert "`sudo -n` is not allowed here; docs/privileges.md" in err
 
 
 def test_a_helper_of_another_version_is_not_used(user):
     allow(Path(helper.__file__).read_bytes() + b"# another\n")
-    _, out, _ = user.run("check")
-    assert "of another version; install it again" in " ".join(out.split())
+    _, _, err = user.run("check")
+    assert "of another version; install it again" in err
 
 
 def test_the_helper_does_nothing_that_is_not_on_its_list(user):
