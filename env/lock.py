@@ -20,6 +20,7 @@ TOOL_SECONDS = 30.0  # longest that a tool takes: it is stopped then
 TABLE = Path("/proc/locks")
 GRACE_S = 0.5  # a command that only looks whether the lock is free has it for less than that
 PAUSE_S = 0.02
+GONE = Owner(0, None, "?", 0.0)
 
 
 class HeldError(MachineError):
@@ -46,14 +47,13 @@ def locked(files: Files) -> Iterator[int]:
 
 
 def holder(files: Files) -> str | None:
-    """Who holds the machine now, as one may show it; None when nobody does."""
+    """Who holds the machine now, as one may show it; None when nobody does that still runs."""
     fd = _open(files)
     try:
-        while not _take(fd):
-            owner = _owner(fd)
-            if owner is not None or not _take(fd):  # nobody's any more when it has just been let go
-                return str(owner or "another command")
-        return None
+        if _take(fd):
+            return None
+        owner = _owner(fd)
+        return "another command" if owner is None else str(owner) if owner.alive() else None
     finally:
         os.close(fd)
 
@@ -74,7 +74,7 @@ def _wait(fd: int) -> None:
         if (owner is None or owner.alive()) and waited > GRACE_S:
             raise HeldError(str(owner or "another command"))
         if waited > TOOL_SECONDS:
-            raise HeldError(f"a tool that {owner} had started")
+            raise HeldError("what a command that was killed had started")
         time.sleep(PAUSE_S)  # its owner was killed; what it had started, cset say, is about to end
 
 
@@ -89,7 +89,10 @@ def _take(fd: int) -> bool:
 
 
 def _owner(fd: int) -> Owner | None:
-    """The process that took the lock, by the kernel's table of locks; None where that does not say."""
+    """The process that took the lock, by the kernel's table of locks; None where that cannot be read.
+
+    The kernel leaves out of the table what a process took that is gone: then it is GONE.
+    """
     seen = os.fstat(fd)
     device = f"{os.major(seen.st_dev):02x}:{os.minor(seen.st_dev):02x}"
     try:
@@ -100,7 +103,7 @@ def _owner(fd: int) -> Owner | None:
     takers = {row[5]: int(row[4]) for row in rows if len(row) == 8 and row[1] == "FLOCK"}
     same = [pid for place, pid in takers.items() if place.rpartition(":")[2] == str(seen.st_ino)]
     pid = takers.get(f"{device}:{seen.st_ino}", same[0] if len(same) == 1 else None)
-    return Owner.of(pid) if pid is not None and pid > 0 else None
+    return Owner.of(pid) if pid is not None and pid > 0 else GONE
 
 
 def _refusal(what: str, error: OSError) -> MachineError:
