@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from env import flags
 from env.command import framed
 from env.errors import EnvError, UsageError
 from env.lifeline import follow_parent
@@ -120,16 +121,16 @@ def say(outcome: Any) -> None:
 
 def wanted(args: argparse.Namespace) -> Wanted:
     """What the flags ask of the machine; UsageError for what no machine can do."""
-    from env import cpulist, machine
+    from env import cpulist
 
-    unknown = sorted(set(args.skip) - set(machine.NAMES))
-    if unknown:
-        raise UsageError(f"--skip {unknown[0]}: there is no such step; there are {', '.join(machine.NAMES)}")
+    clocks = flags.clocks_from(args.lock_gpu_clocks)
+    if clocks is not None and args.gpu is None:
+        raise UsageError("--lock-gpu-clocks needs a GPU to lock; name it with --gpu N")
     if args.cpus is not None:
         cpulist.parse_request(args.cpus)
     return Wanted(
         cpus=args.cpus,
-        skip=frozenset(args.skip),
+        skip=flags.skip_from(args.skip),
         gpu=args.gpu,
         shield=args.shield,
         partition=args.partition,
@@ -137,6 +138,7 @@ def wanted(args: argparse.Namespace) -> Wanted:
         numa_balancing=args.numa_balancing,
         swappiness=None if args.swappiness is None else str(args.swappiness),
         cap_frequency=args.cap_frequency,
+        gpu_clocks=clocks,
     )
 
 
@@ -176,9 +178,7 @@ def add_wanted(one: argparse.ArgumentParser) -> None:
         "--cpus", metavar="LIST", help="the CPUs to measure on, e.g. 2-5 (default: the best by topology)"
     )
     one.add_argument("--gpu", type=int, metavar="N", help="choose CPUs near this GPU")
-    one.add_argument(
-        "--skip", action="append", default=[], metavar="STEP", help="leave a step alone (repeatable)"
-    )
+    flags.add_choices(one)
     one.add_argument(
         "--shield", choices=("cset", "cgroup2", "systemd", "affinity"), help="this backend, no other"
     )

@@ -95,29 +95,29 @@ def sample(index: int, *, nvml: Any = None) -> dict[str, Any]:
     library = start(nvml)
     handle = library.nvmlDeviceGetHandleByIndex(index)
 
-    def ask(name: str, *arguments: Any) -> Any:
-        return _ask(library, name, handle, *arguments)
+    def told(name: str, *arguments: Any) -> Any:
+        return ask(library, name, handle, *arguments)
 
-    bits = ask("nvmlDeviceGetCurrentClocksEventReasons")
+    bits = told("nvmlDeviceGetCurrentClocksEventReasons")
     if bits is None:  # the name before driver 535
-        bits = ask("nvmlDeviceGetCurrentClocksThrottleReasons")
-    power = ask("nvmlDeviceGetPowerUsage")
-    limit = ask("nvmlDeviceGetEnforcedPowerLimit")
-    usage = ask("nvmlDeviceGetUtilizationRates")
-    memory = ask("nvmlDeviceGetMemoryInfo")
-    processes = ask("nvmlDeviceGetComputeRunningProcesses")
+        bits = told("nvmlDeviceGetCurrentClocksThrottleReasons")
+    power = told("nvmlDeviceGetPowerUsage")
+    limit = told("nvmlDeviceGetEnforcedPowerLimit")
+    usage = told("nvmlDeviceGetUtilizationRates")
+    memory = told("nvmlDeviceGetMemoryInfo")
+    processes = told("nvmlDeviceGetComputeRunningProcesses")
     return {
-        "sm_mhz": ask("nvmlDeviceGetClockInfo", _constant(library, "NVML_CLOCK_SM", 1)),
-        "memory_mhz": ask("nvmlDeviceGetClockInfo", _constant(library, "NVML_CLOCK_MEM", 2)),
-        "temperature_c": ask("nvmlDeviceGetTemperature", _constant(library, "NVML_TEMPERATURE_GPU", 0)),
+        "sm_mhz": told("nvmlDeviceGetClockInfo", _constant(library, "NVML_CLOCK_SM", 1)),
+        "memory_mhz": told("nvmlDeviceGetClockInfo", _constant(library, "NVML_CLOCK_MEM", 2)),
+        "temperature_c": told("nvmlDeviceGetTemperature", _constant(library, "NVML_TEMPERATURE_GPU", 0)),
         "power_w": None if power is None else power / 1000,
         "power_limit_w": None if limit is None else limit / 1000,
-        "pstate": ask("nvmlDeviceGetPerformanceState"),
+        "pstate": told("nvmlDeviceGetPerformanceState"),
         "utilization_percent": getattr(usage, "gpu", None),
         "memory_used_mib": None if memory is None else memory.used // 2**20,
         "processes": None if processes is None else len(processes),
         "event_reasons": event_reasons(bits),
-        "ecc_uncorrected": ask(
+        "ecc_uncorrected": told(
             "nvmlDeviceGetTotalEccErrors",
             _constant(library, "NVML_MEMORY_ERROR_TYPE_UNCORRECTED", 1),
             _constant(library, "NVML_VOLATILE_ECC", 0),
@@ -174,26 +174,27 @@ def settings(found: list[Gpu]) -> list[dict[str, Any]]:
 
 
 def _from_nvml(library: Any) -> list[Gpu]:
-    return [_describe(library, index) for index in range(library.nvmlDeviceGetCount())]
+    return [describe(library, index) for index in range(library.nvmlDeviceGetCount())]
 
 
-def _describe(library: Any, index: int) -> Gpu:
+def describe(library: Any, index: int) -> Gpu:
+    """What one GPU is and how it is set, of a library that was started."""
     handle = library.nvmlDeviceGetHandleByIndex(index)
 
-    def ask(name: str, *arguments: Any) -> Any:
-        return _ask(library, name, handle, *arguments)
+    def told(name: str, *arguments: Any) -> Any:
+        return ask(library, name, handle, *arguments)
 
-    limit = ask("nvmlDeviceGetPowerManagementLimit")
-    memory = ask("nvmlDeviceGetMemoryInfo")
-    capability = ask("nvmlDeviceGetCudaComputeCapability")
-    ecc, mig = ask("nvmlDeviceGetEccMode"), ask("nvmlDeviceGetMigMode")
-    persistence = ask("nvmlDeviceGetPersistenceMode")
-    bus = ask("nvmlDeviceGetPciInfo")
-    mode = ask("nvmlDeviceGetComputeMode")
+    limit = told("nvmlDeviceGetPowerManagementLimit")
+    memory = told("nvmlDeviceGetMemoryInfo")
+    capability = told("nvmlDeviceGetCudaComputeCapability")
+    ecc, mig = told("nvmlDeviceGetEccMode"), told("nvmlDeviceGetMigMode")
+    persistence = told("nvmlDeviceGetPersistenceMode")
+    bus = told("nvmlDeviceGetPciInfo")
+    mode = told("nvmlDeviceGetComputeMode")
     return Gpu(
         index=index,
-        model=_text(ask("nvmlDeviceGetName")),
-        vbios=_text(ask("nvmlDeviceGetVbiosVersion")),
+        model=_text(told("nvmlDeviceGetName")),
+        vbios=_text(told("nvmlDeviceGetVbiosVersion")),
         power_limit_w=None if limit is None else limit / 1000,
         memory_mib=None if memory is None else memory.total // 2**20,
         compute_capability=None if capability is None else ".".join(map(str, capability)),
@@ -206,8 +207,8 @@ def _describe(library: Any, index: int) -> Gpu:
         else {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "exclusive_process"}.get(
             mode, str(mode)
         ),
-        max_sm_mhz=ask("nvmlDeviceGetMaxClockInfo", _constant(library, "NVML_CLOCK_SM", 1)),
-        max_memory_mhz=ask("nvmlDeviceGetMaxClockInfo", _constant(library, "NVML_CLOCK_MEM", 2)),
+        max_sm_mhz=told("nvmlDeviceGetMaxClockInfo", _constant(library, "NVML_CLOCK_SM", 1)),
+        max_memory_mhz=told("nvmlDeviceGetMaxClockInfo", _constant(library, "NVML_CLOCK_MEM", 2)),
     )
 
 
@@ -251,19 +252,23 @@ def _by_name(name: str, found: list[Gpu], nvml: Any) -> int | None:
     if not name.startswith(("GPU-", "MIG-")):
         return None
 
-    def ask() -> int | None:
+    def look() -> int | None:
         library = start(nvml)
         for gpu in found:
-            uuid = _text(library.nvmlDeviceGetUUID(library.nvmlDeviceGetHandleByIndex(gpu.index))) or ""
-            if uuid.startswith(name):
+            if uuid(library, gpu.index).startswith(name):
                 return gpu.index
         return None
 
-    said: int | None = bounded(ask).value
+    said: int | None = bounded(look).value
     return said
 
 
-def _ask(library: Any, name: str, *arguments: Any) -> Any:
+def uuid(library: Any, index: int) -> str:
+    """The name of a GPU that no reordering changes."""
+    return _text(library.nvmlDeviceGetUUID(library.nvmlDeviceGetHandleByIndex(index))) or ""
+
+
+def ask(library: Any, name: str, *arguments: Any) -> Any:
     """One NVML question; None where this GPU, driver or binding does not know it."""
     function: Callable[..., Any] | None = getattr(library, name, None)
     if function is None:

@@ -25,6 +25,8 @@ JOURNALS = "/run/fastrnns"  # the write-ahead journals of whoever may change the
 OURS = "fastrnns"  # the cgroups that we make are called so; no other is ever made, emptied or removed
 
 LATENCY = "/dev/cpu_dma_latency"
+MOST_MHZ = 10_000
+BASE_CLOCK = 0xFFFFFF01  # NVML_CLOCK_LIMIT_ID_TDP (nvml.h): the clock that the power cap always allows
 COMMAND_LIMIT_S = 60.0
 
 _NUMBER = r"\d{1,9}"
@@ -247,6 +249,30 @@ def op_release() -> dict[str, Any]:
     return {}
 
 
+def op_gpu_clocks(uuid: str, mhz: int | None) -> dict[str, Any]:
+    """Lock the clocks of a GPU at one value, or (None) let the driver choose again. Needs nvidia-ml-py."""
+    if not re.fullmatch(r"GPU-[0-9a-zA-Z-]{1,64}", uuid):
+        raise RefusedError(f"{uuid[:40]!r} is not a GPU")
+    if mhz is not None and mhz != BASE_CLOCK and not 0 < mhz <= MOST_MHZ:
+        raise RefusedError(f"a clock of {mhz} MHz is out of range")
+    try:
+        import pynvml
+    except ImportError:
+        raise OSError(
+            errno.ENOSYS, "nvidia-ml-py is not installed for the Python that runs as root"
+        ) from None
+    try:
+        pynvml.nvmlInit()
+        handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+        if mhz is None:
+            pynvml.nvmlDeviceResetGpuLockedClocks(handle)
+        else:
+            pynvml.nvmlDeviceSetGpuLockedClocks(handle, mhz, mhz)
+    except pynvml.NVMLError as error:  # MIG, no right to it, a GPU older than Volta: the driver says which
+        raise OSError(errno.EPERM, f"the driver says: {error}") from None
+    return {}
+
+
 def op_affinity(tid: int, cpus: list[int]) -> dict[str, Any]:
     """Give one thread an affinity mask (again)."""
     if tid <= 0 or not 0 < len(cpus) <= 65536:
@@ -265,6 +291,7 @@ OPERATIONS: dict[str, Callable[..., dict[str, Any]]] = {
     "run": op_run,
     "latency": op_latency,
     "release": op_release,
+    "gpu_clocks": op_gpu_clocks,
     "affinity": op_affinity,
 }
 
@@ -346,7 +373,7 @@ def answer(line: str) -> dict[str, Any]:
         request = json.loads(line)
         number = request.pop("id", None)
         return {"id": number, **_done(request)}
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, TypeError) as error:
         return {"id": number, "ok": False, "errno": errno.EINVAL, "error": f"not a request: {error!r}"}
 
 

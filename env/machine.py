@@ -38,12 +38,13 @@ NAMES = (
     "numa",
     "swap",
     "aslr",
+    "gpu",
 )
 
 
 def steps(host: Host) -> list[Step]:
     """All steps in their order: some governors reset the turbo switch."""
-    from env import aslr, cstate, governor, irq, numa, perf, power, smt, swap, thp, turbo
+    from env import aslr, cstate, governor, gpu_clocks, irq, numa, perf, power, smt, swap, thp, turbo
 
     every: list[Step] = [
         governor.Governor(host),
@@ -58,6 +59,7 @@ def steps(host: Host) -> list[Step]:
         numa.NumaBalancing(host),
         swap.Swap(host),
         aslr.Aslr(host),
+        gpu_clocks.GpuClocks(host),
     ]
     return [step for step in every if step.name not in host.wanted.skip]
 
@@ -180,6 +182,8 @@ def recover(host: Host, where: Sequence[Place]) -> list[str]:
                 continue
             host.privilege.settle()
             left += restore(host, steps(host), journal)
+        with contextlib.suppress(OSError):
+            place.folder.rmdir()  # only when it is empty: a command was killed before its first word
     return left
 
 
@@ -189,9 +193,6 @@ def recover_unless_held(host: Host, where: Sequence[Place]) -> tuple[str | None,
     if now is not None:
         return now, []
     if not any(_unfinished(place) for place in where):
-        for place in where:
-            with contextlib.suppress(OSError):
-                place.folder.rmdir()  # only when it is empty: a command was killed before its first word
         return None, []
     try:
         with locked(host.files) as lock, signals_wait():
@@ -210,7 +211,9 @@ def known_refusals(files: Files, journal: Journal) -> dict[str, Failure]:
 
 def _unfinished(place: Place) -> bool:
     journal = Journal.load(place.folder / SETUP, place.disk)
-    return (place.folder / HOLD).exists() or (journal is not None and not journal.applied)
+    if journal is None:
+        return place.folder.exists()  # with a journal of a held machine, or empty
+    return not journal.applied or (place.folder / HOLD).exists()
 
 
 def _of_this_boot(files: Files, where: Sequence[Place]) -> Journal | None:

@@ -158,6 +158,15 @@ class Privilege:
             done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
         )
 
+    def gpu_clocks(self, uuid: str, mhz: int | None) -> Failure | None:
+        """Lock the clocks of a GPU, or (None) let the driver choose again."""
+        request = {"uuid": uuid, "mhz": mhz}
+        if self.direct:
+            reply = helper.answer(json.dumps({"op": "gpu_clocks", **request}))
+        else:
+            reply = self._ask("gpu_clocks", **request)
+        return None if reply.get("ok") else Failure(uuid, int(reply["errno"]), str(reply["error"]))
+
     def hold_latency(self, us: int) -> Failure | None:
         """Hold the wake-up latency down until `close` (or the end of this process, however it comes)."""
         if not self.files.real:  # a tree has no kernel behind it: the file is opened, not changed

@@ -71,6 +71,7 @@ class Wanted:
     thp: str | None = None  # these are recorded only, unless asked
     numa_balancing: str | None = None
     swappiness: str | None = None
+    gpu_clocks: str | None = None  # `base` or MHz to lock the GPU's clocks at; None leaves them to the driver
     cap_frequency: bool = False  # where there is no turbo switch
     latency_us: int = 0  # the wake-up latency that C-states may cost while the machine is held
 

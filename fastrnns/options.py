@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from env.cpulist import parse_request
 from fastrnns import device as devices
 from fastrnns import runner, sizes
 from fastrnns.errors import UsageError
+from fastrnns.machine_flags import MachineFlags, add_machine_flags, machine_from
 from fastrnns.measure import plan as planning
 from fastrnns.sizes import Problem
 
@@ -38,9 +37,7 @@ class BenchOptions:
     executor: str | None
     cuda_pointwise: dict[str, int | None]
     plan: planning.Plan
-    env: Literal["ignore", "check", "apply"]
-    strict: bool
-    cpus: str | None
+    machine: MachineFlags
     archive: Path | None
     print_json: str | None
     sep: str
@@ -62,9 +59,7 @@ class BenchOptions:
             "nloops": self.plan.nloops,
             "precision": self.plan.precision,
             "budget_s": self.plan.budget_s,
-            "env": self.env,
-            "strict": self.strict,
-            "cpus": self.cpus,
+            **self.machine.recorded(),
             "print_json": self.print_json,
         }
 
@@ -100,21 +95,6 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
             metavar="N",
             help=f"TensorExpr's {knob.replace('-', ' ')} for pointwise CUDA kernels",
         )
-
-
-def add_machine_flags(parser: argparse.ArgumentParser) -> None:
-    """Declare what every command that holds the machine has."""
-    group = parser.add_argument_group("the machine and the archive")
-    group.add_argument(
-        "--env",
-        choices=("ignore", "check", "apply"),
-        default="check",
-        help="the machine: look at it and pin the workers (check, the default), make it stable"
-        " and put it back (apply), or neither (ignore)",
-    )
-    group.add_argument("--strict", action="store_true", help="exit 3 when the machine is not stable")
-    group.add_argument("--cpus", metavar="LIST", help="CPUs of the workers, such as 2-5 (default: chosen)")
-    group.add_argument("--archive", type=Path, metavar="DIR", help="write a record below DIR (default: none)")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -198,8 +178,7 @@ def bench_options(argv: Sequence[str], args: argparse.Namespace) -> BenchOptions
     chosen, named = chosen_models(args)
     device = devices.resolve(args.device)
     models, unsupported = supported(chosen, named, problem, device.type, args.dtype)
-    if args.cpus is not None:
-        parse_request(args.cpus, os.sched_getaffinity(0))
+    machine = machine_from(args, device.type)
     check_archive(args.archive)
     return BenchOptions(
         argv=("python", "-m", "fastrnns.bench", *argv),
@@ -214,9 +193,7 @@ def bench_options(argv: Sequence[str], args: argparse.Namespace) -> BenchOptions
         executor=args.executor,
         cuda_pointwise=pointwise_from(args),
         plan=plan,
-        env=args.env,
-        strict=args.strict,
-        cpus=args.cpus,
+        machine=machine,
         archive=args.archive,
         print_json=args.print_json,
         sep=args.sep,

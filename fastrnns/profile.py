@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from env.command import framed
 from env.lifeline import follow_parent
 from fastrnns.errors import SAID
+from fastrnns.machine_flags import machine_from
 from fastrnns.profiling import flags
 
 if TYPE_CHECKING:
@@ -28,13 +29,14 @@ def profile(plan: Plan, args: argparse.Namespace, argv: Sequence[str]) -> int:
     from fastrnns.interrupts import interruptible
     from fastrnns.profiling import keeping
 
+    machine = machine_from(args, plan.device_type)
     archive = Archive(args.archive) if args.archive else None
     base = Archive(args.archive or "results").load(args.against) if args.against else None
     if archive is not None:
         archive.preflight()
     with tempfile.TemporaryDirectory(prefix="fastrnns-profile-") as folder, interruptible() as interrupts:
-        run = keeping.Run(plan, args.env, Path(folder), archive, _say, lambda: interrupts.requested)
-        run.hold(cpus=args.cpus, strict=args.strict, roofline=args.roofline)
+        run = keeping.Run(plan, machine, Path(folder), archive, _say, lambda: interrupts.requested)
+        run.hold(roofline=args.roofline)
         exit_code = INTERRUPTED if interrupts.requested else run.exit_code
         found = run.record(["fastrnns.profile", *argv], exit_code)
         if archive is not None:

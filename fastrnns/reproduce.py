@@ -92,6 +92,10 @@ def bench_flags(record: Mapping[str, Any]) -> list[str]:
         flags += ["--precision", f"{options['precision'] * 100:g}"]
     if options.get("budget_s") is not None:
         flags += ["--budget", f"{options['budget_s']:g}"]
+    for name in options.get("skip") or ():
+        flags += ["--skip", name]
+    if options.get("lock_gpu_clocks") is not None:
+        flags += ["--lock-gpu-clocks", str(options["lock_gpu_clocks"])]
     if options.get("env") is not None:
         flags += ["--env", str(options["env"])]
     processes = options.get("processes_run") or options.get("processes")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from env.errors import EnvError
-from env.hold import Held, hold
+from env.hold import Held
 from env.watch import Watch
 from fastrnns import runner
 from fastrnns.errors import HarnessError
@@ -93,7 +93,7 @@ def run(options: BenchOptions, kind: str = "bench") -> Run:
     with interruptible() as interrupts:
         try:
             gpu = options.device.nvml_index()
-            with hold(options.env, cpus=options.cpus, strict=options.strict, gpu=gpu) as held:
+            with options.machine.held(gpu=gpu, command="bench") as held:
                 background = Background(lambda: slow_work(options, held.before))
                 measure(options, held, watched, background, interrupts=interrupts, outcome=outcome)
         except (HarnessError, EnvError) as error:  # the machine moved under --strict, say
@@ -153,7 +153,7 @@ def measure(
 
     def hello(child: Child, _event: dict[str, Any]) -> None:
         background.wait(FACTS_SECONDS)  # nothing of ours runs beside the iterations
-        if options.env != "ignore":
+        if options.machine.env != "ignore":
             place = held.verify(child.pid)  # again: importing torch starts threads and may move them
             held.shield["verified"] = place["ok"]
             held.reasons += [text for text in place["problems"] if text not in held.reasons]
@@ -229,10 +229,10 @@ def fill(
         "interrupted": outcome.interrupted,
     }
     reasons = list(held.reasons)
-    if hello and options.env != "ignore" and hello["threads"] > len(hello["affinity"]):
+    if hello and options.machine.env != "ignore" and hello["threads"] > len(hello["affinity"]):
         reasons.append(f"{hello['threads']} threads computed on {len(hello['affinity'])} CPUs")
     record["environment"] = {
-        "mode": options.env,
+        "mode": options.machine.env,
         "before": held.before,
         "after": held.after,
         "shield": held.shield or None,

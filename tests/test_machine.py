@@ -190,3 +190,12 @@ def test_a_value_that_could_not_be_written_back_is_not_overwritten(folder, capsy
     assert main(["restore", "--root", str(folder)]) == 0
     assert snapshot(folder) == before
     assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [machine.check, machine.put_back])
+def test_an_empty_folder_of_a_command_that_was_killed_at_its_first_word_goes(folder, command):
+    before = snapshot(folder)
+    (folder / "run/fastrnns").mkdir()
+    command(str(folder))
+    assert snapshot(folder) == before
+    assert not (folder / "run/fastrnns").exists()

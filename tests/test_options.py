@@ -28,7 +28,7 @@ def test_the_defaults_are_upstreams():
         "seq_length": 100, "num_layers": 1, "input_size": 512, "hidden_size": 512, "mini_batch": 64,
     }  # fmt: skip
     assert (found.fuser, found.executor, found.sep, found.print_json) == ("te", None, " ", None)
-    assert (found.env, found.archive, found.tf32, str(found.device)) == ("check", None, False, "cpu")
+    assert (found.machine.env, found.archive, found.tf32, str(found.device)) == ("check", None, False, "cpu")
 
 
 @pytest.mark.parametrize("dash", ["-", "_"])

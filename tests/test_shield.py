@@ -57,6 +57,15 @@ def test_cset_builds_and_takes_down_and_nothing_remains(folder, tmp_path):
     assert snapshot(folder) == before
 
 
+def test_case_B11c_kernel_threads_that_cannot_be_moved_are_counted_and_the_shield_stands(folder, tmp_path):
+    lay_out(folder, "B11_idle_v1", "B11_kernel_threads")
+    program(folder, "cset", CSET)
+    step, journal = applied(folder, tmp_path)
+    assert step.probe().status == "stable"
+    assert step.backends["cset"].notes == ["2 kernel threads cannot be moved; they are bound to their CPUs"]
+    assert step.restore(journal.of("shield", operations=True)) == []
+
+
 def test_applying_twice_builds_once(folder, tmp_path):
     lay_out(folder, "B11_idle_v1")
     program(folder, "cset", CSET)

@@ -201,8 +201,11 @@ class Cset:
         if wrong:
             said = f"; cset says: {done.message}" if done.returncode or done.failure else ""
             raise MachineError(f"cset did not build the shield: {wrong}{said}")
-        fixed = sum(1 for tid in _tasks(self.files, tree, "") if self._of_kernel(tid))
-        if fixed and self.files.real:
+        fixed = sum(
+            self.files.exists(f"/proc/{tid}/stat") and self._of_kernel(tid)
+            for tid in _tasks(self.files, tree, "")
+        )
+        if fixed:
             self.notes = [f"{fixed} kernel threads cannot be moved; they are bound to their CPUs"]
 
     def _finish(self, tree: Hierarchy, plan: Plan) -> None:

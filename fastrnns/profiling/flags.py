@@ -7,6 +7,7 @@ import argparse
 from fastrnns import device as devices
 from fastrnns import fuser, runner
 from fastrnns.errors import UsageError
+from fastrnns.machine_flags import add_machine_flags
 from fastrnns.profiling import plan as plans
 from fastrnns.profiling import tools
 from fastrnns.sizes import add_problem_flags, problem_from
@@ -72,15 +73,8 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="the profiled child: run one model, under no profiler of its own",
     )
-    where = found.add_argument_group("the machine and the record")
-    where.add_argument("--env", default="check", choices=("ignore", "check", "apply"))
-    where.add_argument("--strict", action="store_true", help="refuse a machine that is not stable")
-    where.add_argument(
-        "--cpus", metavar="LIST", help="the CPUs to run on, e.g. 2-5 (default: chosen by topology)"
-    )
-    where.add_argument(
-        "--archive", metavar="DIR", help="keep a record and its files there (default: nowhere)"
-    )
+    add_machine_flags(found)
+    where = found.add_argument_group("the answer")
     where.add_argument("--against", metavar="RECORD", help="an earlier profile: path, id, latest or latest~N")
     where.add_argument("--json", action="store_true", help="print the record")
     where.add_argument(

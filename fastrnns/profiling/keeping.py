@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from env import fingerprint
-from env.hold import Held, Mode, hold
+from env.hold import Held
 from env.privilege import Privilege
 from env.sysfs import Files
 from fastrnns.archive import record as records
 from fastrnns.archive.store import Archive
 from fastrnns.errors import HarnessError
+from fastrnns.machine_flags import MachineFlags
 from fastrnns.profiling import ceilings, sampling, session
 from fastrnns.profiling import files as beside
 from fastrnns.profiling.plan import Plan
@@ -31,7 +32,7 @@ class Run:
     """One profile from the held machine to the record."""
 
     plan: Plan
-    mode: Mode
+    machine: MachineFlags
     folder: Path
     archive: Archive | None
     say: Callable[[str], None]
@@ -48,17 +49,15 @@ class Run:
         """1 where a model was not profiled."""
         return int(not self.done or any(one.status != "ok" for one in self.done))
 
-    def hold(self, *, cpus: str | None, strict: bool, roofline: bool | None) -> None:
+    def hold(self, *, roofline: bool | None) -> None:
         """Profile on the held machine; afterwards it is as it was, and what was seen of it is here."""
         gpu = int(self.plan.device.partition(":")[2] or 0) if self.plan.device_type == "cuda" else None
         with ExitStack() as stack:
             # Without the step that lowers the perf sampling limit; where it is lowered already, see below.
             held = stack.enter_context(
-                hold(
-                    self.mode, cpus=cpus, strict=strict, gpu=gpu, command="profile", skip=frozenset({"perf"})
-                )
+                self.machine.held(gpu=gpu, command="profile", also_skip=frozenset({"perf"}))
             )
-            if self.mode == "apply":
+            if self.machine.env == "apply":
                 files = Files("/")
                 note = stack.enter_context(sampling.raised(files, Privilege(files)))
                 self.notes += [note] if note else []
@@ -73,7 +72,7 @@ class Run:
             if not self.interrupted():
                 self._ceilings(place, roofline)
         self.surroundings = {
-            "mode": self.mode,
+            "mode": self.machine.env,
             "before": held.before,
             "after": held.after,
             "shield": held.shield or None,
@@ -85,7 +84,7 @@ class Run:
 
     def record(self, argv: Sequence[str], exit_code: int) -> dict[str, Any]:
         """The record of what was found."""
-        found = records.new("profile", argv, self.plan.problem.as_dict(), self.plan.options())
+        found = records.new("profile", argv, self.plan.problem.as_dict(), self._options())
         results = [session.result(self.plan, one, self.known) for one in self.done]
         hello = next((one.hello for one in self.done if one.hello), {})
         found["options"] |= {
@@ -102,9 +101,12 @@ class Run:
             "notes": self.notes,
             "details": {"tool": {"name": choice.tool, "why": choice.why, "refused": choice.refused}},
             "verdict": records.verdict(
-                self.surroundings, results, self.plan.options(), kind="profile", exit_code=exit_code
+                self.surroundings, results, self._options(), kind="profile", exit_code=exit_code
             ),
         }
+
+    def _options(self) -> dict[str, Any]:
+        return self.plan.options() | self.machine.recorded()
 
     def _fingerprint(self, software: dict[str, Any] | None) -> dict[str, Any]:
         return fingerprint.complete(self.facts or fingerprint.collect(steps=[]), software)

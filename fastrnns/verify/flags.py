@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from env.cpulist import parse_request
 from fastrnns import device as devices
 from fastrnns import options as command_line
 from fastrnns import runner, sizes
+from fastrnns.machine_flags import MachineFlags, add_machine_flags, machine_from
 from fastrnns.sizes import Problem
 
 DEFAULT = ("jit_premul", "jit")  # upstream's
@@ -40,9 +39,7 @@ class VerifyOptions:
     fuser: str
     executor: str | None
     cuda_pointwise: dict[str, int | None]
-    env: Literal["ignore", "check", "apply"]
-    strict: bool
-    cpus: str | None
+    machine: MachineFlags
     archive: Path | None
     json: bool
 
@@ -84,9 +81,7 @@ class VerifyOptions:
             "models": list(self.models),
             "images": images,
             "image_size": image_size,
-            "env": self.env,
-            "strict": self.strict,
-            "cpus": self.cpus,
+            **self.machine.recorded(),
         }
 
 
@@ -135,7 +130,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="true|false",
         help="print the graph that TorchScript ran, on stderr (default: false)",
     )
-    command_line.add_machine_flags(made)
+    add_machine_flags(made)
     made.add_argument_group("the answer").add_argument(
         "--json", action="store_true", help="print the record alone on stdout; the table goes to stderr"
     )
@@ -148,8 +143,7 @@ def verify_options(argv: Sequence[str], args: argparse.Namespace) -> VerifyOptio
     chosen, named = chosen_models(args)
     device = devices.resolve(args.device)
     able, unable = command_line.supported(chosen, named, problem, device.type, args.dtype)
-    if args.cpus is not None:
-        parse_request(args.cpus, os.sched_getaffinity(0))
+    machine = machine_from(args, device.type)
     command_line.check_archive(args.archive)
     return VerifyOptions(
         argv=("python", "-m", "fastrnns.test", *argv),
@@ -165,9 +159,7 @@ def verify_options(argv: Sequence[str], args: argparse.Namespace) -> VerifyOptio
         fuser=args.fuser,
         executor=args.executor,
         cuda_pointwise=command_line.pointwise_from(args),
-        env=args.env,
-        strict=args.strict,
-        cpus=args.cpus,
+        machine=machine,
         archive=args.archive,
         json=args.json,
     )

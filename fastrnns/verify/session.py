@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from env.errors import EnvError
-from env.hold import Held, hold
+from env.hold import Held
 from fastrnns import runner
 from fastrnns.errors import HarnessError
 from fastrnns.interrupts import Interrupts, interruptible
@@ -58,9 +58,7 @@ def run(options: VerifyOptions, story: Story) -> Run:
     with interruptible() as interrupts:
         try:
             gpu = options.device.nvml_index()
-            with hold(
-                options.env, cpus=options.cpus, strict=options.strict, gpu=gpu, command="verify"
-            ) as held:
+            with options.machine.held(gpu=gpu, command="verify") as held:
                 check_all(
                     options, found, story, interrupts, lambda: start_inside(WORKER, held.cpus, held.adopt)
                 )
@@ -220,7 +218,7 @@ def fill(record: dict[str, Any], options: VerifyOptions, found: Found, held: Hel
         "torch": (hello.get("torch") or {}).get("version"),
     }
     record["environment"] = {
-        "mode": options.env,
+        "mode": options.machine.env,
         "before": held.before,
         "after": held.after,
         "shield": held.shield or None,
@@ -246,4 +244,4 @@ def code_of(
         return FAILED
     if all(result["status"] == "unsupported" for result in found.results.values()):
         return FAILED  # nothing was checked
-    return MACHINE if options.strict and held.drift else 0
+    return MACHINE if options.machine.strict and held.drift else 0
