@@ -34,6 +34,11 @@ class GpuClocks(Knob):
         self._locked: int | None = None  # MHz, by us
 
     @property
+    def lasting(self) -> bool:  # type: ignore[override]  # it depends on what is asked
+        """What a command asks for is for that command, beside what an `env apply` set."""
+        return self.asked is None
+
+    @property
     def index(self) -> int | None:
         """The GPU that is measured on, by NVML's index."""
         return self.host.wanted.gpu

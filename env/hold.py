@@ -89,7 +89,7 @@ class Held:
             housekeeping=self.housekeeping,
             gpu=host.wanted.gpu,
             partition=partition,
-            journal=host.journal or host.standing,
+            journal=host.standing or host.journal,
         )
         self.watches.append(made)
         return made

@@ -104,11 +104,11 @@ def opened(root: str, wanted: Wanted, *, mode: str, command: str) -> Iterator[Op
         left = recover(host, where)
         host.holding = True
         found = Opened(host, steps(host), left)
-        if host.standing is None:
+        if host.standing is None or wanted.of_its_own:
             host.journal = _fresh(files, where, "hold", command)
         try:
             with signals.come():
-                if host.journal is not None:
+                if host.standing is None:
                     apply(found)
                 else:  # `env apply` did the lasting part
                     for step in found.steps:

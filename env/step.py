@@ -71,9 +71,15 @@ class Wanted:
     thp: str | None = None  # these are recorded only, unless asked
     numa_balancing: str | None = None
     swappiness: str | None = None
+    sampling: bool = False  # a profiler is to sample: the perf limit is raised, not lowered
     gpu_clocks: str | None = None  # `base` or MHz to lock the GPU's clocks at; None leaves them to the driver
     cap_frequency: bool = False  # where there is no turbo switch
     latency_us: int = 0  # the wake-up latency that C-states may cost while the machine is held
+
+    @property
+    def of_its_own(self) -> bool:
+        """Whether a command asks for something beside what an `env apply` may have set, to be undone at its end."""
+        return self.sampling or self.gpu_clocks is not None
 
 
 @dataclass
@@ -125,8 +131,16 @@ class Step(Protocol):
     """One knob of the machine."""
 
     name: str
-    why: str  # one line: what it does to the numbers
-    lasting: bool  # whether `apply` outlives the process that applied (else only a held machine has it)
+
+    @property
+    def why(self) -> str:
+        """One line: what it does to the numbers."""
+        ...
+
+    @property
+    def lasting(self) -> bool:
+        """Whether `apply` outlives the process that applied (else only a held machine has it)."""
+        ...
 
     def probe(self) -> State:
         """Read only."""

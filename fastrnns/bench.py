@@ -38,6 +38,10 @@ def show(run: Run, options: BenchOptions) -> None:
     else:
         table.show(results, sys.stdout, options.sep)
     sys.stdout.flush()
+    if run.record.get("ceilings"):
+        from fastrnns.profiling import ceilings
+
+        say(f"limit: {ceilings.describe(run.record['ceilings'])}")
     for result in results:
         for note in result["notes"]:
             say(f"{result['model']}: {note}")

@@ -39,10 +39,8 @@ class MachineFlags:
             "lock_gpu_clocks": self.lock_gpu_clocks,
         }
 
-    def held(
-        self, *, gpu: int | None, command: str, also_skip: frozenset[str] = frozenset()
-    ) -> AbstractContextManager[Held]:
-        """The machine as these flags ask for it; see `env.hold.hold`."""
+    def held(self, *, gpu: int | None, command: str, sampling: bool = False) -> AbstractContextManager[Held]:
+        """The machine as these flags ask for it, for a profiler that samples or for a clock; see `env.hold.hold`."""
         from env.hold import hold
 
         return hold(
@@ -51,7 +49,8 @@ class MachineFlags:
             strict=self.strict,
             gpu=gpu,
             command=command,
-            skip=self.skip | also_skip,
+            skip=self.skip,
+            sampling=sampling,
             gpu_clocks=self.lock_gpu_clocks,
         )
 

@@ -41,6 +41,7 @@ class BenchOptions:
     archive: Path | None
     print_json: str | None
     sep: str
+    roofline: bool = False
 
     def recorded(self) -> dict[str, Any]:
         """The options as the record holds them; null where the data decide."""
@@ -61,6 +62,7 @@ class BenchOptions:
             "budget_s": self.plan.budget_s,
             **self.machine.recorded(),
             "print_json": self.print_json,
+            "roofline": self.roofline,
         }
 
 
@@ -134,6 +136,12 @@ def parser() -> argparse.ArgumentParser:
     output.add_argument(
         "--sep", default=" ", help="column separator; other than a space makes a table for programs"
     )
+    output.add_argument(
+        "--roofline",
+        action="store_true",
+        help="add the share of the machine's limit that each model reaches; its ceilings are measured once"
+        " and kept with --archive",
+    )
     return made
 
 
@@ -197,6 +205,7 @@ def bench_options(argv: Sequence[str], args: argparse.Namespace) -> BenchOptions
         archive=args.archive,
         print_json=args.print_json,
         sep=args.sep,
+        roofline=args.roofline,
     )
 
 

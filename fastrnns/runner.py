@@ -294,6 +294,11 @@ def _resolve(creator: str | Creator) -> Creator:
     return found
 
 
+def lengths_of(model: Model, made: ModelDef) -> list[int] | None:
+    """The lengths of the sequences, where each has its own."""
+    return [len(sequence) for sequence in made.inputs[0]] if model.family == "vl_lstm" else None
+
+
 def build(
     model: Model,
     problem: Problem,

@@ -96,11 +96,15 @@ def run(options: BenchOptions, kind: str = "bench") -> Run:
             with options.machine.held(gpu=gpu, command="bench") as held:
                 background = Background(lambda: slow_work(options, held.before))
                 measure(options, held, watched, background, interrupts=interrupts, outcome=outcome)
+                if options.roofline and not interrupts.requested:
+                    record["ceilings"] = ceilings_of(options, held, background)
         except (HarnessError, EnvError) as error:  # the machine moved under --strict, say
             if not outcome.something:
                 raise
             trouble = error  # what was measured is kept all the same
         fill(record, options, outcome, held, watched)
+        if record.get("ceilings"):
+            add_limits(record, options)
         exit_code = code_of(record, options, interrupts, trouble)
         record["exit_code"] = exit_code
         record["verdict"] = records.verdict(
@@ -118,6 +122,29 @@ def run(options: BenchOptions, kind: str = "bench") -> Run:
 
             done.path = Archive(options.archive).write(record)
     return done
+
+
+def ceilings_of(options: BenchOptions, held: Held, background: Background) -> dict[str, Any] | None:
+    """What the machine does at best, for --roofline: kept, or measured now inside the same shield."""
+    from env import fingerprint
+    from fastrnns.archive.store import Archive
+    from fastrnns.profiling import ceilings
+
+    facts = background.wait(FACTS_SECONDS)
+    archive = Archive(options.archive) if options.archive is not None and facts is not None else None
+    try:
+        return ceilings.of_machine(
+            str(options.device),
+            wanted=None if archive is not None else True,
+            archive=archive,
+            complete=lambda hello: fingerprint.complete(facts or {}, hello),
+            measure=lambda: ceilings.measure(str(options.device), adopt=held.adopt, cpus=held.cpus or None),
+            threads=len(held.cpus) or None,
+            say=lambda text: print(text, file=sys.stderr, flush=True),
+        )
+    except HarnessError as error:  # a bench without a roofline is a bench
+        print(f"no ceilings: {error}", file=sys.stderr, flush=True)
+        return None
 
 
 def slow_work(options: BenchOptions, steps: list[dict[str, Any]]) -> dict[str, Any] | None:
@@ -241,6 +268,20 @@ def fill(
         "disturbances": watched.disturbances,
         "reasons": reasons,
     }
+
+
+def add_limits(record: dict[str, Any], options: BenchOptions) -> None:
+    """The operations, bytes and limit of each result, from the ceilings of its machine."""
+    from fastrnns.profiling import roofline
+
+    for result in record["results"]:
+        result["roofline"] = roofline.of_result(
+            result,
+            options.problem,
+            record["ceilings"],
+            tf32=options.tf32 and options.device.type == "cuda",
+            lengths=(result.get("details") or {}).get("lengths"),
+        )
 
 
 def caution(model: runner.Model) -> str:

@@ -305,3 +305,41 @@ def test_cautions_are_said_only_of_models_that_need_them():
 def test_upstream_fault_7_the_result_of_jit_simple_says_that_it_does_less(tmp_path):
     done = run("--rnns", "jit_simple", *QUICK, "--env", "ignore")
     assert re.search(r"jit_simple: not comparable: .*less work", done.stderr)
+
+
+FORBIDS = """
+import importlib.abc, sys
+class Forbidden(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name == "fastrnns.profiling":
+            raise ImportError("fastrnns.profiling was imported")
+sys.meta_path.insert(0, Forbidden())
+"""
+
+
+def test_without_roofline_nothing_of_the_profiler_is_imported_by_parent_or_worker(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(FORBIDS)
+    path = f"{tmp_path}{os.pathsep}{ROOT}"
+    words = ("--rnns", "cudnn", *QUICK, "--env", "ignore", "--archive", str(tmp_path / "archive"))
+    done = run(*words, env={"PYTHONPATH": path})
+    assert done.returncode == 0, done.stderr
+    done = run(*words, "--roofline", env={"PYTHONPATH": path})
+    assert "fastrnns.profiling was imported" in done.stderr  # the guard guards
+
+
+def test_roofline_adds_the_share_of_the_limit_and_keeps_the_ceilings_for_the_next(tmp_path):
+    words = ("--rnns", "cudnn", "vl_cudnn", *QUICK, "--env", "ignore", "--archive", str(tmp_path))
+    first = run(*words, "--roofline")
+    assert first.returncode == 0, first.stderr
+    assert "of limit" in first.stdout
+    assert "limit: copy" in first.stderr
+    assert "measuring this machine's ceilings" in first.stderr
+    second = run(*words, "--roofline")
+    assert "measuring this machine's ceilings" not in second.stderr
+    record = record_in(tmp_path)
+    for result in record["results"]:
+        for phase in ("forward", "backward"):
+            limit = result["roofline"][phase]["limit"]
+            assert limit["share"] == pytest.approx(limit["limit_ms"] / result[phase]["median"])
+    assert "of limit" not in run(*words).stdout
+    assert Archive(tmp_path).load("latest")["results"][0].get("roofline") is None

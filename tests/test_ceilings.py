@@ -4,7 +4,7 @@ import pytest
 
 from fastrnns.archive import record
 from fastrnns.archive.store import Archive
-from fastrnns.profiling import ceilings, keeping
+from fastrnns.profiling import ceilings
 from fastrnns.profiling.plan import Plan
 from fastrnns.profiling.tools import Choice
 from fastrnns.sizes import Problem
@@ -32,8 +32,8 @@ def ask(archive, hardware="a" * 16, *, wanted=None, threads=2, measured=None):
         calls.append(1)
         return {}, measured or CEILINGS
 
-    found = keeping.ceilings_for(
-        PLAN, wanted=wanted, archive=archive, complete=lambda _: fingerprint(hardware), measure=measure,
+    found = ceilings.of_machine(
+        PLAN.device, wanted=wanted, archive=archive, complete=lambda _: fingerprint(hardware), measure=measure,
         threads=threads, say=lambda _: None,
     )  # fmt: skip
     return found, len(calls)

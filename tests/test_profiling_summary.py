@@ -176,6 +176,13 @@ def test_a_trace_that_is_missing_torn_or_empty_is_refused(tmp_path):
         (["LSTM_elementWise_fp<half>", "sm90_xmma_gemm_f16f16"], ["aten::_cudnn_rnn"], "STANDARD"),
         (["RNN_blockPersist_fp_LSTM<half>", "nvjet_hsh_64x32"], ["aten::_cudnn_rnn"], "PERSIST_STATIC"),
         (["RNN_blockPersist_fp_LSTM<half>"], [], "PERSIST_STATIC"),
+        (["void ampere_lstm_tile16<32, 0>(params_t)"], ["aten::_cudnn_rnn"], "PERSIST_STATIC"),
+        (
+            ["void ampere_lstm_bp_largeB<512>(params_t)", "void GENERIC_elementWise_bp2<__half>()"],
+            ["aten::_cudnn_rnn_backward"],
+            "PERSIST_STATIC",
+        ),
+        (["void LSTM_elementWise_bp1<float>", "cutlass::Kernel2<cutlass_80_simt_sgemm>"], [], "STANDARD"),
         (["something_new"], ["aten::_cudnn_rnn"], "unknown"),
     ],
 )

@@ -87,3 +87,9 @@ def test_the_limit_is_said_with_what_sets_it():
 def test_a_kernels_name_is_shortened_for_a_line():
     assert short("void at::native::vectorized<4, float>(int, float)") == "at::native::vectorized"
     assert short("x" * 60).endswith("...")
+    assert (
+        short("void cutlass::Kernel2<cutlass_80_simt_sgemm_64x64>(T1::Params)")
+        == "cutlass_80_simt_sgemm_64x64"
+    )
+    assert short("void at::<unnamed>::distribution_kernel<float, 4>()") == "at::distribution_kernel"
+    assert short("void at::native::(anonymous namespace)::fill<float>()") == "at::native::fill"

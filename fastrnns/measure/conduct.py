@@ -45,6 +45,7 @@ class Measured:
     status: str | None = None  # None while nothing is wrong: whoever writes the record decides on ok
     error: str | None = None
     backend: str | None = None
+    lengths: list[int] | None = None  # of the sequences, where each has its own
     forward: Phase = field(default_factory=Phase)
     backward: Phase = field(default_factory=Phase)
     started_ns: list[list[int]] = field(default_factory=list)
@@ -227,6 +228,7 @@ class Conductor:
         if kind == "ready":
             model.begin(process, position)
             model.backend = event.get("backend") or model.backend
+            model.lengths = event.get("lengths")
             model.built_s = event.get("built_s", 0.0)
             for text in event.get("notes", ()):
                 model.note(text)

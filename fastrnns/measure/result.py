@@ -89,6 +89,7 @@ def result_of(
         "order": measured.order,
         "details": {
             "marks": marks,
+            **({"lengths": measured.lengths} if measured.lengths else {}),
             "cold_start_ms": measured.cold_start_ms,
             "cold_s": measured.cold_s,
             "ended": measured.ended,

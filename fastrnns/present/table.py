@@ -10,7 +10,7 @@ from typing import IO, Any
 from fastrnns import runner
 
 WIDTH = 100
-HEADINGS = ("model", "phase", "median", "95 % interval", "mean", "std", "n", "ratio", "marks")
+HEADINGS = ("model", "phase", "median", "95 % interval", "mean", "std", "n", "ratio", "of limit", "marks")
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Row:
     std: str = ""
     n: str = ""
     ratio: str = ""
+    limit: str = ""
     marks: str = ""
     error: str = ""
 
@@ -48,6 +49,7 @@ def rows(results: Sequence[Mapping[str, Any]]) -> list[Row]:
                     std=number(facts["std"]),
                     n=str(facts["n"]),
                     ratio=ratio(result, by_name, phase),
+                    limit=share(result, phase),
                     marks=marks if phase == phases[0] else "",
                 )
             )
@@ -94,6 +96,15 @@ def ratio(result: Mapping[str, Any], by_name: Mapping[str, Mapping[str, Any]], p
     return f"{here / base:.2f}" if base and here else ""
 
 
+def share(result: Mapping[str, Any], phase: str) -> str:
+    """The share of the machine's limit that was reached, where a roofline was asked for."""
+    if result.get("roofline") is None:
+        return ""
+    from fastrnns.profiling import roofline
+
+    return roofline.percent(result["roofline"], phase)
+
+
 def references(results: Sequence[Mapping[str, Any]]) -> str:
     """Which model each ratio is over, in one sentence."""
     by_name = {result["model"]: result for result in results}
@@ -138,9 +149,10 @@ def show(results: Sequence[Mapping[str, Any]], stream: IO[str], sep: str = " ") 
     console.width = WIDTH if not console.is_terminal else min(WIDTH, console.width)
     made = rows(results)
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    ratios = any(row.ratio for row in made)
+    ratios, limits = any(row.ratio for row in made), any(row.limit for row in made)
+    left_out = {heading for heading, known in (("ratio", ratios), ("of limit", limits)) if not known}
     for heading in HEADINGS:
-        if heading == "ratio" and not ratios:
+        if heading in left_out:
             continue
         left = heading in ("model", "phase", "marks")
         table.add_column(
@@ -156,7 +168,8 @@ def show(results: Sequence[Mapping[str, Any]], stream: IO[str], sep: str = " ") 
             errors.append(row)
             continue
         cells = [row.model if row.model != before else "", row.phase, row.median, row.interval]
-        cells += [row.mean, row.std, row.n, *([row.ratio] if ratios else []), row.marks]
+        cells += [row.mean, row.std, row.n, *([row.ratio] if ratios else [])]
+        cells += [*([row.limit] if limits else []), row.marks]
         table.add_row(*(Text(cell) for cell in cells))
         before = row.model
     if table.row_count:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastrnns.errors import HarnessError
 from fastrnns.measure.process import Child
+
+if TYPE_CHECKING:
+    from fastrnns.archive.store import Archive
 
 KIND = "ceilings"
 WORKER = "fastrnns.profiling.ceiling_worker"
@@ -36,6 +40,47 @@ def measure(
     if found is None:
         raise HarnessError("the ceilings were not measured: the worker ended early; run it again")
     return hello, found
+
+
+def of_machine(
+    device: str,
+    *,
+    wanted: bool | None,
+    archive: Archive | None,
+    complete: Callable[[dict[str, Any] | None], dict[str, Any]],
+    measure: Callable[[], tuple[dict[str, Any], dict[str, Any]]],
+    threads: int | None,
+    say: Callable[[str], None],
+) -> dict[str, Any] | None:
+    """The ceilings of this machine: kept in the archive, else measured now and kept; None if not wanted.
+
+    `wanted` None: only with an archive, and measured only where it has none; True: measured again, and joined
+    with what is kept. `complete` makes a fingerprint of what a worker said of itself.
+    """
+    if wanted is False or (wanted is None and archive is None):
+        return None
+    device_type = device.partition(":")[0]
+    found = None
+    if archive is not None:
+        found = kept(archive.folder, complete(None)["ids"]["hardware"], device_type, threads)
+    if found is not None and not wanted:
+        return found
+    say("measuring this machine's ceilings")
+    started = time.monotonic()
+    hello, measured = measure()
+    if archive is not None:
+        from fastrnns.archive import record as records
+
+        new = records.new(KIND, [], None, {"device": device, "threads": measured.get("threads")})
+        new |= {
+            "duration_s": round(time.monotonic() - started, 3),
+            "ceilings": measured,
+            "fingerprint": complete(hello),
+            "exit_code": 0,
+        }
+        new["verdict"] = {"status": "valid", "reasons": []}
+        say(f"ceilings: {archive.write(new)}")
+    return best(found, measured)
 
 
 def fits(found: Mapping[str, Any], device_type: str, threads: int | None) -> bool:

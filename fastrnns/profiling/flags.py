@@ -56,7 +56,11 @@ def parser() -> argparse.ArgumentParser:
         help="pause between models (default: 1)",
     )
     how.add_argument(
-        "--launches", type=int, default=1000, metavar="N", help="kernels that ncu looks at (default: 1000)"
+        "--launches",
+        type=int,
+        default=plans.LAUNCHES,
+        metavar="N",
+        help="kernels that ncu looks at, a quarter of a second each (default: %(default)s)",
     )
     how.add_argument(
         "--timeout", type=float, default=600.0, metavar="S", help="of one run of an external tool"

@@ -6,20 +6,17 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from env import fingerprint
 from env.hold import Held
-from env.privilege import Privilege
-from env.sysfs import Files
 from fastrnns.archive import record as records
 from fastrnns.archive.store import Archive
 from fastrnns.errors import HarnessError
 from fastrnns.machine_flags import MachineFlags
-from fastrnns.profiling import ceilings, sampling, session
+from fastrnns.profiling import ceilings, session
 from fastrnns.profiling import files as beside
 from fastrnns.profiling.plan import Plan
 from fastrnns.profiling.session import Found
@@ -52,15 +49,13 @@ class Run:
     def hold(self, *, roofline: bool | None) -> None:
         """Profile on the held machine; afterwards it is as it was, and what was seen of it is here."""
         gpu = int(self.plan.device.partition(":")[2] or 0) if self.plan.device_type == "cuda" else None
-        with ExitStack() as stack:
-            # Without the step that lowers the perf sampling limit; where it is lowered already, see below.
-            held = stack.enter_context(
-                self.machine.held(gpu=gpu, command="profile", also_skip=frozenset({"perf"}))
-            )
+        with self.machine.held(gpu=gpu, command="profile", sampling=True) as held:
             if self.machine.env == "apply":
-                files = Files("/")
-                note = stack.enter_context(sampling.raised(files, Privilege(files)))
-                self.notes += [note] if note else []
+                self.notes += [
+                    f"the perf sampling limit stays: {row['reason']}"
+                    for row in held.before
+                    if row["name"] == "perf" and row["status"] in {"unstable", "locked", "unknown"}
+                ]
             collecting = threading.Thread(
                 target=lambda: self.facts.update(fingerprint.collect(steps=held.before)), daemon=True
             )
@@ -114,8 +109,8 @@ class Run:
     def _ceilings(self, place: session.Place, wanted: bool | None) -> None:
         plan = self.plan
         try:
-            self.known = ceilings_for(
-                plan,
+            self.known = ceilings.of_machine(
+                plan.device,
                 wanted=wanted,
                 archive=self.archive,
                 complete=self._fingerprint,
@@ -149,41 +144,3 @@ def write(store: Archive, found: dict[str, Any], done: Sequence[Found], folder: 
         for path in beside.prepare(one, ready, {**result, "profile": {**result["profile"], **one.phases}})
     ]
     return beside.archive(store, found, paths)
-
-
-def ceilings_for(
-    plan: Plan,
-    *,
-    wanted: bool | None,
-    archive: Archive | None,
-    complete: Callable[[dict[str, Any] | None], dict[str, Any]],
-    measure: Callable[[], tuple[dict[str, Any], dict[str, Any]]],
-    threads: int | None,
-    say: Callable[[str], None],
-) -> dict[str, Any] | None:
-    """The ceilings of this machine: kept in the archive, else measured now and kept; None if not wanted.
-
-    `wanted` None: only with an archive, and measured only where it has none; True: measured again, and joined
-    with what is kept.
-    """
-    if wanted is False or (wanted is None and archive is None):
-        return None
-    folder = archive.folder if archive is not None else None
-    hardware = complete(None)["ids"]["hardware"]
-    found = ceilings.kept(folder, hardware, plan.device_type, threads)
-    if found is not None and not wanted:
-        return found
-    say("measuring this machine's ceilings")
-    started = time.monotonic()
-    hello, measured = measure()
-    if archive is not None:
-        new = records.new("ceilings", [], None, {"device": plan.device, "threads": measured.get("threads")})
-        new |= {
-            "duration_s": round(time.monotonic() - started, 3),
-            "ceilings": measured,
-            "fingerprint": complete(hello),
-            "exit_code": 0,
-        }
-        new["verdict"] = {"status": "valid", "reasons": []}
-        say(f"ceilings: {archive.write(new)}")
-    return ceilings.best(found, measured)

@@ -13,7 +13,6 @@ from fastrnns.profiling.events import ReportError
 from fastrnns.profiling.summary import PHASES, ROWS
 
 Runner = Callable[[Sequence[str]], external.Completed]
-LAUNCHES = 1000  # kernels looked at: each is run again several times, some 20 to 100 ms in all
 TIME = "gpu__time_duration.sum"
 METRICS = {  # of ncu: what the table calls it
     TIME: "time",
@@ -39,7 +38,7 @@ _NANOSECONDS = {
 _PERCENT = tuple(name for name in METRICS.values() if name.endswith("percent"))
 
 
-def arguments(path: str, program: Sequence[str], report: Path, launches: int = LAUNCHES) -> list[str]:
+def arguments(path: str, program: Sequence[str], report: Path, launches: int) -> list[str]:
     """The command line; the clocks are left as they are, so that times are those of a run without ncu."""
     return [
         path, "--target-processes=all", "--profile-from-start=off", "--clock-control=none", "--nvtx",
@@ -49,7 +48,7 @@ def arguments(path: str, program: Sequence[str], report: Path, launches: int = L
 
 
 def profile(
-    path: str, program: Sequence[str], folder: Path, *, name: str, run: Runner, launches: int = LAUNCHES
+    path: str, program: Sequence[str], folder: Path, *, name: str, run: Runner, launches: int
 ) -> tuple[dict[str, dict[str, Any]], list[Path]]:
     """Run a program under ncu; what each phase did, and the table of its kernels."""
     report = folder / f"{name}.ncu-rep"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from fastrnns.profiling import cudnn
 
 LAUNCH_BOUND = 0.6  # below this share of busy time the GPU waits more than a compiler could hide
+_WRAPPED = re.compile(r"cutlass::Kernel2?<\s*([\w:]+)")
+
 BUSY = 0.85  # above this share what runs decides, not what launches it
 PROFILER_COST_US = 50.0  # an operator: torch.profiler takes 1 to 10 us; more is not the profiler
 TOLERANCE = 0.1  # work against bench's time: a larger gap is explained
@@ -78,7 +81,9 @@ def _pace(per_step: float | None, what: str) -> str | None:
 
 def short(name: str, limit: int = 48) -> str:
     """A kernel's name without its types, for a line on the terminal."""
-    plain = name.removeprefix("void ").partition("(")[0].partition("<")[0].strip() or name
+    plain = re.sub(r"<unnamed>::|\(anonymous namespace\)::", "", name).removeprefix("void ")
+    wrapped = _WRAPPED.match(plain)  # cutlass::Kernel2<what runs>(...)
+    plain = (wrapped[1] if wrapped else plain.partition("(")[0].partition("<")[0]).strip() or name
     return plain if len(plain) <= limit else plain[: limit - 3] + "..."
 
 

@@ -73,7 +73,10 @@ def run(plan: Plan, place: Place, *, say: Say = print, finished: list[Found] | N
             time.sleep(plan.sleep_s)
         if place.interrupted():
             break
-        say(f"{name}: profiling with {plan.choice.tool}, {plan.nloops} iterations after {plan.warmup}")
+        what = f"{plan.nloops} iterations"
+        if plan.choice.tool == "ncu":
+            what = f"up to {plan.launches} kernels of one iteration"
+        say(f"{name}: profiling with {plan.choice.tool}, {what} after {plan.warmup}")
         done.append(profile_model(plan, name, place))
         if done[-1].error:
             say(f"{name}: {done[-1].status}: {done[-1].error}")

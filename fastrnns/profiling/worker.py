@@ -78,7 +78,7 @@ def _profile(torch: Any, job: dict[str, Any], model: runner.Model, device: Any) 
     made: Any = runner.build(model, problem, device, job["dtype"], job["seed"])
     clock = clock_for(device)
     wire.emit({"event": "ready", "model": model.name, "backend": backend_of(model, device, job["dtype"]),
-               "lengths": lengths_of(model, made)})  # fmt: skip
+               "lengths": runner.lengths_of(model, made)})  # fmt: skip
     folder = Path(job["folder"])
     trace = folder / f"{model.name}.trace.json"
     with loop.garbage_frozen():
@@ -176,11 +176,6 @@ def memory_pass(torch: Any, made: Any, clock: Any, device: Any, file: Path) -> d
     clock.settle()
     iteration(made, clock, named)
     return peaks
-
-
-def lengths_of(model: runner.Model, made: Any) -> list[int] | None:
-    """The lengths of the sequences, where each has its own."""
-    return [len(sequence) for sequence in made.inputs[0]] if model.family == "vl_lstm" else None
 
 
 def _counted(job: dict[str, Any], model: runner.Model, device: Any) -> dict[str, Any]:
