@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 
 from fastrnns.measure.conduct import Conductor, Measured
@@ -167,18 +169,33 @@ def test_silence_is_time_for_the_display():
 
 
 def test_processes_are_added_while_the_interval_is_wide():
-    wide = iter([1.0, 2.0, 3.0, 1.5, 2.5])
+    wide = itertools.cycle([1.0, 2.0, 3.0, 1.5, 2.5])
 
     def script(names):
         yield {"event": "hello"}
         yield from timed("a", [next(wide)] * 6)
         yield {"event": "done"}
 
-    outcome, children = conduct(["a"], [script] * 5, Plan())
-    assert len(children) == 5
+    outcome, children = conduct(["a"], [script] * 20, Plan())
+    assert len(children) == 20
     assert outcome.models["a"].left_out == "cap"
-    _, few = conduct(["a"], [healthy] * 5, Plan())
-    assert len(few) == 3
+    assert "20 is the cap" in outcome.models["a"].chosen.reason
+    outcome, few = conduct(["a"], [healthy] * 20, Plan())
+    assert len(few) == 7  # precise at the look of five, and the processes up to the next look are run
+    assert outcome.models["a"].left_out == "precise"
+
+
+def test_the_start_of_a_process_is_charged_to_the_models_that_share_it():
+    def script(names):
+        yield {"event": "hello", "ready_s": 6.0}
+        yield from timed("a", [1.0] * 6)
+        yield from timed("b", [1.0] * 6)
+        yield {"event": "done"}
+
+    outcome, children = conduct(["a", "b"], [script] * 20, Plan(budget_s=20.0))
+    assert outcome.models["a"].overhead_s == outcome.models["b"].overhead_s == 3.0 * len(children)
+    assert len(children) == 5  # a sixth would not fit in the budget
+    assert outcome.models["a"].left_out == "budget"
 
 
 def test_the_first_cause_of_a_failure_stays():
@@ -186,7 +203,7 @@ def test_the_first_cause_of_a_failure_stays():
     model.fail("failed", "first")
     model.fail("unsupported", "second")
     assert (model.status, model.error) == ("failed", "first")
-    assert model.spent(torchscript=False) is None
+    assert model.spent(Plan(), torchscript=False) is None
 
 
 @pytest.mark.parametrize("ending", [EOFError(), ChildDied(0, "")])

@@ -1,7 +1,19 @@
 import pytest
 
 from fastrnns.measure import plan
-from fastrnns.measure.plan import Plan, Rule, Spent, due, enough, halfwidth, plan_for, rotated, rule_for, warm
+from fastrnns.measure.plan import (
+    Choice,
+    Plan,
+    Rule,
+    Spent,
+    due,
+    enough,
+    halfwidth,
+    plan_for,
+    rotated,
+    rule_for,
+    warm,
+)
 
 FREE = Rule(warmup=None, nloops=None, precision=0.01, seconds=15, limit_seconds=56)
 
@@ -77,24 +89,32 @@ def test_nloops_means_the_historical_protocol_in_one_process():
 
 
 def test_further_processes_are_run_only_while_the_interval_is_wide_and_budget_is_left():
-    cheap = Spent(processes=3, seconds=9, least_seconds=1, width=0.05)
-    assert due(Plan(), 3, cheap) is None
-    assert due(Plan(), 3, Spent(3, 9, 1, 0.005)) == "precise"
-    assert due(Plan(), 2, Spent(2, 9, 1, 0.001)) is None  # three at least: two say nothing
-    assert due(Plan(), 5, cheap) == "cap"
-    assert due(Plan(), 1, Spent(1, 40, 30, None)) == "budget"
+    more, none = Choice(14, 40, "expected to reach 1 %"), Choice(7, 40, "the budget of 45 s allows no more")
+    assert due(Plan(), 7, Spent(7, 9, 1, chosen=more)) is None
+    assert due(Plan(), 9, Spent(9, 9, 1, chosen=more)) is None  # between two looks
+    assert due(Plan(), 7, Spent(7, 9, 1, precise=True, chosen=more)) == "precise"
+    assert due(Plan(), 7, Spent(7, 9, 1, chosen=none)) == "budget"
+    assert due(Plan(), 4, Spent(4, 9, 1, precise=True)) is None  # five at least: compare asks for them
+    assert due(Plan(), 20, Spent(20, 9, 1, chosen=more)) == "cap"
+    assert due(Plan(), 1, Spent(1, 40, 30)) == "budget"
+
+
+def test_a_further_process_runs_the_iterations_that_the_variance_asks_for():
+    rule = rule_for(Plan(), 7, Spent(7, 9, 1, chosen=Choice(10, 40, "")), torchscript=False)
+    assert (rule.most, rule.seconds) == (40, 12)
+    assert simulate(rule, 0.002, noise=0.2)[2:4] == (40, "cap")
 
 
 def test_processes_that_were_asked_for_are_run():
     asked = Plan(processes=4, most_processes=4)
-    assert due(asked, 3, Spent(3, 1000, 100, 0.0001)) is None
-    assert due(asked, 4, Spent(4, 1, 1, 1)) == "cap"
+    assert due(asked, 3, Spent(3, 1000, 100, precise=True)) is None
+    assert due(asked, 4, Spent(4, 1, 1)) == "cap"
 
 
 def test_a_budget_is_shared_among_the_processes():
-    assert rule_for(Plan(), 0, None, torchscript=False).seconds == 15
-    assert rule_for(Plan(), 1, Spent(1, 5, 1, None), torchscript=False).seconds == 20
-    assert rule_for(Plan(), 2, Spent(2, 60, 1, None), torchscript=False).seconds == 0
+    assert rule_for(Plan(), 0, None, torchscript=False).seconds == 9
+    assert rule_for(Plan(), 1, Spent(1, 5, 1), torchscript=False).seconds == 10
+    assert rule_for(Plan(), 2, Spent(2, 60, 1), torchscript=False).seconds == 0
 
 
 def test_models_take_turns():

@@ -114,3 +114,26 @@ def test_a_long_iteration_is_not_disturbed_by_what_covers_little_of_it():
     much = {"from_ns": 41 * 10**9, "to_ns": 49 * 10**9, "cause": "steal"}
     assert excluded_by(model, [little])[0] == [[]]
     assert excluded_by(model, [little, much])[0] == [[1]]
+
+
+def test_a_series_that_settles_late_gives_its_first_iterations_to_the_warm_up():
+    slow, steady = [2.0] * 6, [1.0 + 0.001 * (n % 3) for n in range(40)]
+    model = measured([[*slow, *steady], steady])
+    model.forward.warmup = model.backward.warmup = [[9.0, 2.0], [1.0] * 5]
+    found = result(model, Plan(), torchscript=False)
+    assert found["forward"]["samples"] == [steady, steady]
+    assert found["forward"]["warmup"][0] == [9.0, 2.0, *slow]
+    assert [len(starts) for starts in found["started_ns"]] == [40, 40]
+    assert found["started_ns"][0][0] == 6 * 10_000_000
+    assert (
+        "6 timed iterations are counted as warm-up, by the level of those that follow them" in found["notes"]
+    )
+
+
+def test_nothing_is_moved_where_the_warm_up_was_asked_for_or_there_is_no_steady_state():
+    late = [[2.0] * 6 + [1.0] * 40]
+    assert result(measured(late), Plan(warmup=0, nloops=46))["forward"]["samples"] == late
+    wandering = [[1.0 + 0.1 * n for n in range(40)]]
+    found = result(measured(wandering), Plan(), torchscript=False)
+    assert found["forward"]["samples"] == wandering
+    assert "not steady" in found["details"]["marks"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from fastrnns.measure import plan as planning
-from fastrnns.measure import stats
+from fastrnns.measure import replicates
 from fastrnns.measure.plan import Plan, Spent
 from fastrnns.measure.process import ChildDied
 
@@ -58,6 +58,8 @@ class Measured:
     notes: list[str] = field(default_factory=list)
     built_s: float = 0.0
     seconds: float = 0.0
+    overhead_s: float = 0.0  # its share of what the processes took to start
+    chosen: planning.Choice | None = None  # what the variance asked for at the last planned look
     left_out: str | None = None  # why it was not measured in a further process
 
     def begin(self, process: int, position: int) -> None:
@@ -89,20 +91,38 @@ class Measured:
         if self.status is None:
             self.status, self.error = status, error
 
-    def spent(self, *, torchscript: bool) -> Spent | None:
+    def spent(self, plan: Plan, *, torchscript: bool) -> Spent | None:
         """What the plan needs to know before one more process; None before the first."""
         if not self.forward.samples or not any(self.forward.samples):
             return None
-        widths = [
-            stats.halfwidth(phase.samples) for phase in (self.forward, self.backward) if any(phase.samples)
-        ]
-        known = [width for width in widths if width is not None]
         last = [phase.samples[-1][-1] for phase in (self.forward, self.backward) if phase.samples[-1]]
+        done, iteration_s = len(self.forward.samples), sum(last) / 1e3
+        seconds = self.seconds + self.overhead_s
+        precise = False
+        if not plan.fixed and done >= plan.processes and done in replicates.LOOKS:
+            series = {
+                name: phase.samples
+                for name, phase in (("forward", self.forward), ("backward", self.backward))
+                if any(phase.samples)
+            }
+            timed_s = iteration_s * sum(map(len, self.forward.samples))
+            precise = replicates.precise_enough(series, done, plan.precision)
+            self.chosen = replicates.choose(
+                series,
+                seconds_per_iteration=iteration_s,
+                seconds_per_process=max(0.0, seconds - timed_s) / done,
+                precision=plan.precision,
+                budget_s=plan.budget_s,
+                used_s=seconds,
+                looks=[look for look in replicates.LOOKS if look <= plan.most_processes],
+            )
         return Spent(
-            processes=len(self.forward.samples),
-            seconds=self.seconds,
-            least_seconds=planning.least_seconds(self.built_s, sum(last), torchscript=torchscript),
-            width=max(known) if len(known) == len(widths) else None,
+            processes=done,
+            seconds=seconds,
+            least_seconds=planning.least_seconds(self.built_s, sum(last), torchscript=torchscript)
+            + self.overhead_s / done,
+            precise=precise,
+            chosen=self.chosen,
         )
 
 
@@ -160,7 +180,7 @@ class Conductor:
             measured = outcome.models[name]
             if measured.status is not None or measured.left_out is not None:
                 continue
-            spent = measured.spent(torchscript=name in self.torchscript)
+            spent = measured.spent(self.plan, torchscript=name in self.torchscript)
             measured.left_out = planning.due(self.plan, process, spent)
             if measured.left_out is None:
                 due.append(name)
@@ -171,7 +191,7 @@ class Conductor:
         rules = []
         for name in todo:
             torchscript = name in self.torchscript
-            spent = outcome.models[name].spent(torchscript=torchscript)
+            spent = outcome.models[name].spent(self.plan, torchscript=torchscript)
             rule = planning.rule_for(
                 self.plan,
                 process,
@@ -197,6 +217,8 @@ class Conductor:
                 kind = event["event"]
                 if kind == "hello":
                     outcome.hellos.append(event)
+                    for name in todo:
+                        outcome.models[name].overhead_s += event.get("ready_s", 0.0) / len(todo)
                     self.on_hello(child, event)
                     child.send({"go": True})
                 elif kind == "model_start":

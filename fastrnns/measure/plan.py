@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-# The defaults and why. Processes are the replicates: three give a t interval of 4.3 standard errors where two
-# give 9; each costs an import of torch (2 to 5 s), so more are started only while the interval is too wide.
-PROCESSES = 3
-MOST_PROCESSES = 5
+# The defaults and why. Processes are the replicates: five are the fewest that `compare` judges by, and a pilot from
+# which the variance within and between processes says what else is worth running (measure/replicates.py); each costs
+# an import of torch (2 to 5 s), so more are started only while the interval is too wide and budget is left.
+PROCESSES = 5
+MOST_PROCESSES = 20
 PRECISION = 0.01  # half the interval of the median, relative
 ITERATIONS_CAP = 100  # in one process, upstream's count
 BUDGET_SECONDS = 45.0  # for one model, over all processes: twelve models then fit in twelve minutes
@@ -48,6 +49,7 @@ class Rule:
     least_warmup: int = LEAST_WARMUP
     torchscript: bool = False
     cold_seconds: float = 0.0  # that loading and compiling may take on top of `seconds`
+    most: int = ITERATIONS_CAP  # timed iterations
 
     def as_dict(self) -> dict[str, Any]:
         """The rule as it crosses the wire."""
@@ -120,7 +122,7 @@ def enough(
         return FIXED if count >= rule.nloops else None
     if count == 0:
         return None
-    if count >= ITERATIONS_CAP:
+    if count >= rule.most:
         return CAP
     next_s = (forward_ms[-1] + (backward_ms[-1] if backward_ms else 0.0)) / 1e3
     if spent_s + next_s > rule.limit_seconds:
@@ -190,13 +192,23 @@ def plan_for(
 
 
 @dataclass(frozen=True)
+class Choice:
+    """What to run of one model: processes in all and iterations in each, and why."""
+
+    processes: int
+    iterations: int
+    reason: str
+
+
+@dataclass(frozen=True)
 class Spent:
     """What is known of one model after some processes."""
 
     processes: int  # that measured it
-    seconds: float
+    seconds: float  # its share of each process's start included
     least_seconds: float  # what the shortest useful process would take
-    width: float | None  # relative half-width of the interval over processes, the wider phase
+    precise: bool = False  # at a planned look: the intervals over processes are narrow enough
+    chosen: Choice | None = None  # at and after a planned look: what the variance seen so far asks for
 
 
 def due(plan: Plan, process: int, spent: Spent | None) -> str | None:
@@ -207,9 +219,11 @@ def due(plan: Plan, process: int, spent: Spent | None) -> str | None:
         return CAP
     if plan.fixed:
         return None
-    if process >= plan.processes and spent.width is not None and spent.width <= plan.precision:
+    if process >= plan.processes and spent.precise:
         return PRECISE
     if spent.seconds + spent.least_seconds > plan.budget_s:
+        return BUDGET
+    if process >= plan.processes and spent.chosen is not None and spent.chosen.processes <= spent.processes:
         return BUDGET
     return None
 
@@ -219,7 +233,8 @@ def rule_for(
 ) -> Rule:
     """One process's share of what is left of a model's budget."""
     left = plan.budget_s - (spent.seconds if spent is not None else 0.0)
-    share = max(0.0, left / max(1, plan.processes - process))
+    chosen = spent.chosen if spent is not None and process >= plan.processes else None
+    share = max(0.0, left / max(1, (chosen.processes if chosen else plan.processes) - process))
     return Rule(
         warmup=plan.warmup,
         nloops=plan.nloops,
@@ -229,6 +244,7 @@ def rule_for(
         least_warmup=LEAST_WARMUP_TORCHSCRIPT if torchscript else LEAST_WARMUP,
         torchscript=torchscript,
         cold_seconds=cold_seconds,
+        most=chosen.iterations if chosen else ITERATIONS_CAP,
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fastrnns.measure import stats
+from fastrnns.measure.plan import Choice
 
 LOOKS = (5, 7, 10, 14, 20, 28, 40)  # numbers of processes at which to stop or go on
 MIN_PROCESSES, MAX_PROCESSES = LOOKS[1], LOOKS[-1]
@@ -34,15 +35,6 @@ class Variance:
     def of_process(self, iterations: float) -> float:
         """Variance of the log median of one process with so many iterations."""
         return self.between + self.within / max(1.0, iterations)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What to run: processes in all (those already run included) and iterations in each, and why."""
-
-    processes: int
-    iterations: int
-    reason: str
 
 
 def split_variance(samples: stats.Samples) -> Variance | None:
@@ -144,7 +136,7 @@ def choose(
     budget_s: float,
     used_s: float = 0.0,
     looks: Sequence[int] = LOOKS,
-) -> Plan:
+) -> Choice:
     """From a pilot of all models and phases: what the worst of them needs, within the budget.
 
     `seconds_per_process` is what a process costs besides its timed iterations, `seconds_per_iteration` that
@@ -153,7 +145,7 @@ def choose(
     variances = [variance for variance in map(split_variance, series.values()) if variance is not None]
     done = max((len(samples) for samples in series.values()), default=0)
     if not variances:
-        return Plan(max(done, MIN_PROCESSES), MAX_ITERATIONS, "no pilot: the least number of processes")
+        return Choice(max(done, MIN_PROCESSES), MAX_ITERATIONS, "no pilot: the least number of processes")
     iterations = max(
         iterations_per_process(variance, seconds_per_iteration, seconds_per_process) for variance in variances
     )
@@ -163,9 +155,9 @@ def choose(
     cost = seconds_per_process + iterations * seconds_per_iteration
     affordable = done + math.floor(max(0.0, budget_s - used_s) / cost) if cost > 0 else wanted
     if affordable < wanted:
-        return Plan(max(done, affordable), iterations, f"the budget of {budget_s:g} s allows no more")
+        return Choice(max(done, affordable), iterations, f"the budget of {budget_s:g} s allows no more")
     if needed > looks[-1]:
-        return Plan(
+        return Choice(
             wanted, iterations, f"{needed} processes would be needed for {precision:.2%}; {wanted} is the cap"
         )
-    return Plan(wanted, iterations, f"expected to reach {precision:.2%}")
+    return Choice(wanted, iterations, f"expected to reach {precision:.2%}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 from fastrnns.measure import stats, warmup
@@ -32,6 +33,9 @@ def result_of(
 ) -> dict[str, Any]:
     """The record's entry of one model."""
     ran = any(measured.forward.samples)
+    moved = 0
+    if plan.warmup is None:
+        measured, moved = warmed(measured, torchscript=torchscript)
     status, error = measured.status, measured.error
     if status is None:
         status = "ok" if ran else "failed"
@@ -40,6 +44,10 @@ def result_of(
         )
     notes = [*([comparable_note] if comparable_note else []), *measured.notes]
     marks: list[str] = []
+    if moved:
+        notes.append(
+            f"{moved} timed iterations are counted as warm-up, by the level of those that follow them"
+        )
     if torchscript and plan.warmup is not None and (few := warmup.too_few(plan.warmup, torchscript=True)):
         notes.append(few)
         marks.append("too little warm-up")
@@ -95,8 +103,35 @@ def result_of(
             "ended": measured.ended,
             "seconds": round(measured.seconds, 3),
             "no_further_process": measured.left_out,
+            "chosen": None if measured.chosen is None else asdict(measured.chosen),
         },
     }
+
+
+def warmed(measured: Measured, *, torchscript: bool) -> tuple[Measured, int]:
+    """The same measurement with its warm-up ended where the whole series says, and how many iterations moved."""
+    phases = [phase for phase in (measured.forward, measured.backward) if any(phase.samples)]
+    counts = [
+        warmup.late(*((p.warmup[index], p.samples[index]) for p in phases), torchscript=torchscript)
+        for index in range(len(measured.order))
+    ]
+    if not any(counts):
+        return measured, 0
+
+    def cut(phase: Phase) -> Phase:
+        if not any(phase.samples):
+            return phase
+        return Phase(
+            [series[count:] for series, count in zip(phase.samples, counts, strict=True)],
+            [
+                [*before, *series[:count]]
+                for before, series, count in zip(phase.warmup, phase.samples, counts, strict=True)
+            ],
+        )
+
+    starts = [series[count:] for series, count in zip(measured.started_ns, counts, strict=True)]
+    forward, backward = cut(measured.forward), cut(measured.backward)
+    return replace(measured, forward=forward, backward=backward, started_ns=starts), sum(counts)
 
 
 def phase_of(phase: Phase, excluded: Sequence[Sequence[int]], *, torchscript: bool) -> dict[str, Any]:

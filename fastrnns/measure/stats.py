@@ -225,15 +225,6 @@ def summarise(samples: Samples, excluded: Sequence[Sequence[int]] | None = None)
     }
 
 
-def halfwidth(samples: Samples, confidence: float = CONFIDENCE) -> float | None:
-    """Relative half-width of the interval: 0.01 means 1 % to either side; None where there is no interval."""
-    kept = measured(samples)
-    bounds = interval(kept, confidence)
-    if bounds is None or bounds.low <= 0:
-        return None
-    return math.sqrt(bounds.high / bounds.low) - 1
-
-
 def bootstrap_interval(samples: Samples, confidence: float = CONFIDENCE) -> tuple[float, float] | None:
     """Cluster bootstrap over processes, to check the interval with: percentiles of the median of the medians.
 

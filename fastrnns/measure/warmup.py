@@ -207,6 +207,22 @@ def ended(*phases: Sequence[float], torchscript: bool = False) -> int | None:
     return max(shape.end or 0 for shape in shapes)
 
 
+def late(*phases: tuple[Sequence[float], Sequence[float]], torchscript: bool = False) -> int:
+    """How many of the first timed iterations belong to the warm-up still, by the level of those that follow.
+
+    Each phase is (warm-up, timed), the same iterations in every phase. Zero where a phase has no steady state, or
+    would have to give up more than half of what was timed: then the shape is named, and nothing is moved.
+    """
+    most = 0
+    for before, timed in phases:
+        shape = classify([*before, *timed], torchscript=torchscript)
+        if not shape.steady or shape.end is None:
+            return 0
+        most = max(most, shape.end - len(before))
+    allowed = min((len(timed) for _, timed in phases), default=0) // 2
+    return most if most <= allowed else 0
+
+
 def too_few(warmup: int, *, torchscript: bool) -> str | None:
     """Why so few warm-up iterations are too few, or None."""
     if torchscript and warmup < PROFILING_RUNS:
