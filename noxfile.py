@@ -2,7 +2,9 @@
 # /// script
 # dependencies = ["nox>=2024.10.9"]
 # ///
-"""Sessions: setup_env restore_env verify bench profile compare calibrate reproduce lint tests (see `nox --list`).
+"""Sessions: setup_env restore_env verify bench profile compare calibrate reproduce report lint tests.
+
+`nox --list` says what each does.
 
 All sessions share one environment (`.nox/shared-<python>`): PyTorch takes gigabytes, so it is installed
 once, and a session whose requirements are already met starts at once. `nox --no-venv` uses the Python that
@@ -86,6 +88,12 @@ def calibrate(session: nox.Session) -> None:
 def reproduce(session: nox.Session) -> None:
     """Run what a record ran, with its software, and say whether it holds (`-- RECORD`)."""
     python(session, "fastrnns.reproduce", *KEPT, *session.posargs)
+
+
+@nox.session(venv_backend="none", default=False)
+def report(session: nox.Session) -> None:
+    """Lay a record out as one HTML file (`-- RECORD`), two side by side, or a history (`-- --history`)."""
+    python(session, "fastrnns.archive", "report", *KEPT, *session.posargs)
 
 
 @nox.session(venv_backend="none")

@@ -1,4 +1,4 @@
-"""python -m fastrnns.archive: list, show, check, add, export, import; data on stdout, the rest on stderr."""
+"""python -m fastrnns.archive: list, show, check, add, export, import, report; data on stdout, the rest on stderr."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 from env.command import framed
 from fastrnns.archive.export import FORMATS
 from fastrnns.errors import SAID, UsageError
+from fastrnns.report.command import add_arguments as report_arguments
 
 DEFAULT = "results"
 
@@ -149,6 +150,13 @@ def import_file(args: argparse.Namespace) -> int:
     return 0
 
 
+def report_records(args: argparse.Namespace) -> int:
+    """Lay records out for people: a page, pictures, Markdown."""
+    from fastrnns.report import command
+
+    return command.run(args)
+
+
 def _archive(args: argparse.Namespace):  # type: ignore[no-untyped-def]  # noqa: ANN202 - imported late
     from fastrnns.archive import store
 
@@ -185,6 +193,9 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("ref", metavar="RECORD", nargs="?", default="latest", help=refs)
     sub.add_argument("--format", required=True, choices=FORMATS, help="the format")
     sub.add_argument("--output", metavar="PATH", help="a file in place of stdout; for asv its results folder")
+    report_arguments(
+        command("report", report_records, "a page to look at: one file, complete, for any browser")
+    )
     sub = command("import", import_file, "upstream's --print-json output as a record")
     sub.add_argument("file", metavar="FILE", help="oss or pep output of upstream; - is stdin")
     sub.add_argument(

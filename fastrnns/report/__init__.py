@@ -1,0 +1,1 @@
+"""Records for people: facts of one or several records, laid out as pages and pictures."""
