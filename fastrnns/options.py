@@ -42,6 +42,7 @@ class BenchOptions:
     print_json: str | None
     sep: str
     roofline: bool = False
+    cache: str = "warm"
 
     def recorded(self) -> dict[str, Any]:
         """The options as the record holds them; null where the data decide."""
@@ -63,6 +64,7 @@ class BenchOptions:
             **self.machine.recorded(),
             "print_json": self.print_json,
             "roofline": self.roofline,
+            "cache": self.cache,
         }
 
 
@@ -171,6 +173,13 @@ def _add_measuring_flags(made: argparse.ArgumentParser) -> None:
         help="stop when the 95%% interval of the median is this narrow to either side (default: %(default)g)",
     )
     group.add_argument(
+        "--cache",
+        choices=("warm", "cold"),
+        default="warm",
+        help="what an iteration finds in the caches: what the one before left there (warm, the default), or nothing"
+        " of it (cold: written over before each timed region, outside of it)",
+    )
+    group.add_argument(
         "--budget",
         type=float,
         default=planning.BUDGET_SECONDS,
@@ -206,6 +215,7 @@ def bench_options(argv: Sequence[str], args: argparse.Namespace) -> BenchOptions
         print_json=args.print_json,
         sep=args.sep,
         roofline=args.roofline,
+        cache=args.cache,
     )
 
 

@@ -199,6 +199,7 @@ def measure(
             "fuser": options.fuser,
             "executor": options.executor,
             "cuda_pointwise": options.cuda_pointwise,
+            "cache": options.cache,
         },
         spawn=lambda: start_inside(WORKER, held.cpus, held.adopt),
         on_hello=hello,  # type: ignore[arg-type]  # it is given what spawn made

@@ -55,6 +55,21 @@ def model(trace):
     )
 
 
+def test_cold_caches_are_flushed_before_each_region_and_outside_of_it(model, trace):
+    loop.iterate(model, FakeClock(trace), lambda: trace.append("flush"))
+    assert trace == [
+        *("flush", "mark", "forward", "mark", "setup"),
+        *("flush", "mark", "backward", "mark", "settle"),
+    ]
+
+
+def test_every_iteration_of_a_cold_run_is_flushed_the_warm_up_too(model, trace):
+    loop.measure(
+        "a", model, FakeClock(trace), FIXED, emit=lambda event: None, flush=lambda: trace.append("flush")
+    )
+    assert trace.count("flush") == 2 * trace.count("forward") == 10
+
+
 def test_a_timed_region_holds_the_model_and_nothing_else(model, trace):
     loop.iterate(model, FakeClock(trace))
     assert trace == ["mark", "forward", "mark", "setup", "mark", "backward", "mark", "settle"]

@@ -26,6 +26,7 @@ OPTIONS = (
     "cuda_pointwise",
     "lock_gpu_clocks",
 )
+UNRECORDED = {"cache": "warm"}  # what held before an option was recorded
 THREAD_OPTIONS = frozenset(
     {"threads", "lock_gpu_clocks"}
 )  # of the machine: may differ within each machine's ratio
@@ -113,7 +114,8 @@ def refusals(base: Record, new: Record, *, within_machine: bool = False) -> list
     for key in OPTIONS:
         if within_machine and key in THREAD_OPTIONS:
             continue
-        found += leaf_differences(base_options.get(key), new_options.get(key), key)
+        usual = UNRECORDED.get(key)
+        found += leaf_differences(base_options.get(key, usual), new_options.get(key, usual), key)
     if not within_machine:
         found += _step_differences(base, new)
     return found

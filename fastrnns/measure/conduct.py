@@ -46,6 +46,7 @@ class Measured:
     error: str | None = None
     backend: str | None = None
     lengths: list[int] | None = None  # of the sequences, where each has its own
+    flushed_bytes: int | None = None  # written before each timed region, with cold caches
     forward: Phase = field(default_factory=Phase)
     backward: Phase = field(default_factory=Phase)
     started_ns: list[list[int]] = field(default_factory=list)
@@ -251,6 +252,7 @@ class Conductor:
             model.begin(process, position)
             model.backend = event.get("backend") or model.backend
             model.lengths = event.get("lengths")
+            model.flushed_bytes = event.get("flushed_bytes")
             model.built_s = event.get("built_s", 0.0)
             for text in event.get("notes", ()):
                 model.note(text)

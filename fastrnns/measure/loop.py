@@ -58,12 +58,17 @@ class Ended:
     cold_s: float = 0.0  # that loading and compiling took, charged to no budget
 
 
-def iterate(model: Measurable, clock: Clock) -> tuple[int, float, float | None]:
+def iterate(
+    model: Measurable, clock: Clock, flush: Callable[[], None] | None = None
+) -> tuple[int, float, float | None]:
     """One iteration: when it started, its forward and backward in milliseconds (None: it has no backward).
 
     The forward region is the call of `forward` alone, the backward region the call of `backward` alone; the
-    incoming gradient is made between the two and gradients are dropped after both, as upstream does.
+    incoming gradient is made between the two and gradients are dropped after both, as upstream does. `flush`
+    (cold caches) runs before each region, and is over when it begins.
     """
+    if flush is not None:
+        flush()
     started_ns = time.monotonic_ns()
     backward_ms = None
     forward_start = clock.mark()
@@ -73,6 +78,8 @@ def iterate(model: Measurable, clock: Clock) -> tuple[int, float, float | None]:
         clock.settle()
     else:
         gradients = outputs if model.backward_setup is None else model.backward_setup(outputs)
+        if flush is not None:
+            flush()
         backward_start = clock.mark()
         model.backward(*gradients)
         backward_end = clock.mark()
@@ -107,6 +114,7 @@ def measure(
     emit: Callable[[dict[str, Any]], None],
     stopped: Callable[[], bool] = lambda: False,
     spent_s: Callable[[], float] | None = None,
+    flush: Callable[[], None] | None = None,
 ) -> Ended:
     """Warm up and measure one model by its rule; every sample is sent, about twenty times a second."""
     if spent_s is None:
@@ -119,13 +127,13 @@ def measure(
     with garbage_frozen():
         clock.settle()
         while (warmed := plan.warm(rule, totals, spent_s())) is None and not stream.stop:
-            sample = iterate(model, clock)
+            sample = iterate(model, clock, flush)
             totals.append(sample[1] + (sample[2] or 0.0))
             stream.add("warmup", *sample)
         stream.flush("warmup")
         cold_s = plan.cold_seconds(rule, totals)
         while (ended := plan.enough(rule, forward, backward, spent_s() - cold_s)) is None and not stream.stop:
-            sample = iterate(model, clock)
+            sample = iterate(model, clock, flush)
             forward.append(sample[1])
             if sample[2] is not None:
                 backward.append(sample[2])

@@ -98,6 +98,7 @@ def result_of(
         "details": {
             "marks": marks,
             **({"lengths": measured.lengths} if measured.lengths else {}),
+            **({"flushed_bytes": measured.flushed_bytes} if measured.flushed_bytes else {}),
             "cold_start_ms": measured.cold_start_ms,
             "cold_s": measured.cold_s,
             "ended": measured.ended,

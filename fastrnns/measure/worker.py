@@ -12,6 +12,7 @@ from typing import Any
 from fastrnns import runner
 from fastrnns.measure import early, loop, plan, wire
 from fastrnns.measure.clock import clock_for
+from fastrnns.measure.flush import flusher
 from fastrnns.sizes import Problem
 
 DEVICE_LOST = 70  # exit status after a CUDA error that leaves the process unable to go on (EX_SOFTWARE)
@@ -131,6 +132,7 @@ def run_model(torch: Any, job: dict[str, Any], name: str, rule: plan.Rule, devic
     started = time.monotonic()
     try:
         seed(torch, device, job["seed"])
+        flush, flushed = flusher(device) if job.get("cache") == "cold" else (None, None)
         with runner.entered(model):
             modeldef = runner.build(model, Problem(**job["problem"]), device, job["dtype"], job["seed"])
             wire.emit(
@@ -138,6 +140,7 @@ def run_model(torch: Any, job: dict[str, Any], name: str, rule: plan.Rule, devic
                     "event": "ready",
                     "model": name,
                     "backend": backend_of(model, device, job["dtype"]),
+                    "flushed_bytes": flushed,
                     "lengths": runner.lengths_of(model, modeldef),
                     "built_s": round(time.monotonic() - started, 6),
                     "notes": [],
@@ -151,6 +154,7 @@ def run_model(torch: Any, job: dict[str, Any], name: str, rule: plan.Rule, devic
                 emit=wire.emit,
                 stopped=_Stop.check,
                 spent_s=lambda: time.monotonic() - started,
+                flush=flush,
             )
         del modeldef
     except Exception as error:
