@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from fastrnns.archive import calibration, compare
+from fastrnns.archive.naming import machine_folder
+from fastrnns.archive.store import Archive, Entry, in_order
 from fastrnns.errors import UsageError
+from fastrnns.report import comparison, history, single
 from fastrnns.report import page as pages
-from fastrnns.report import single
 from fastrnns.report.page import Page
 
 NEEDS = ("matplotlib", "jinja2")
@@ -19,31 +21,54 @@ NEEDS = ("matplotlib", "jinja2")
 
 def add_arguments(sub: argparse.ArgumentParser) -> None:
     """The command line of the report."""
-    refs = "a record: path, id or its beginning, latest, latest~N (latest)"
+    refs = "path, id or its beginning, latest, latest~N: one for its report, two to compare, more for their history"
     sub.add_argument("refs", nargs="*", default=["latest"], metavar="RECORD", help=refs)
+    sub.add_argument(
+        "--history", action="store_true", help="the history of the machine that RECORD was measured on"
+    )
     sub.add_argument("--output", metavar="FILE.html", help="the page (report-ID.html)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Write what was asked for; the paths of what was written go to stdout."""
-    from fastrnns.archive import store
-
     lacking = [name for name in NEEDS if importlib.util.find_spec(name) is None]
     if lacking:
         raise UsageError(
             f"a report needs {' and '.join(lacking)}; run python -m pip install {' '.join(lacking)}"
         )
-    archive = store.Archive(args.archive)
-    records = [archive.load(ref) for ref in args.refs]
-    made = layout(records)
-    target = Path(args.output or f"report-{records[0]['id']}.html")
-    _write(target, pages.html(made).encode())
+    archive = Archive(args.archive)
+    entries = [archive.find(ref) for ref in args.refs]
+    made = layout(entries, archive, whole=args.history)
+    _write(Path(args.output or f"report-{entries[0].id}.html"), pages.html(made).encode())
     return 0
 
 
-def layout(records: list[Mapping[str, Any]] | list[dict[str, Any]]) -> Page:
-    """The page that so many records ask for."""
-    return single.page(records[0])
+def layout(entries: Sequence[Entry], archive: Archive, *, whole: bool = False) -> Page:
+    """The page that so many records ask for; `whole` is all that the first one's machine has in the archive."""
+    records = [entry.record for entry in entries]
+    if whole:
+        if len(entries) != 1:
+            raise UsageError(
+                f"--history is of one machine, got {len(entries)} records; name one of its records"
+            )
+        known = archive.list() if archive.folder.is_dir() else ()
+        records = [entry.record for entry in known if _machine(entry) == _machine(entries[0])]
+        if not records:
+            raise UsageError(
+                f"{archive.folder} holds no record of that machine; name its folder with --archive DIR"
+            )
+        return history.page(records)
+    if len(records) == 1:
+        return single.page(records[0])
+    if len(records) == 2:
+        known = archive.list() if archive.folder.is_dir() else ()
+        noise = calibration.find((entry.record for entry in known), records[1])
+        return comparison.page(compare.compare(*records, calibration=noise), *records)
+    return history.page([entry.record for entry in in_order(entries)])
+
+
+def _machine(entry: Entry) -> str:
+    return machine_folder(entry.record["fingerprint"])
 
 
 def _write(path: Path, data: bytes) -> None:

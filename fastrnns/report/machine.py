@@ -48,8 +48,8 @@ def environment(record: Mapping[str, Any]) -> Section | None:
             Line(
                 (
                     Cell(name),
-                    _step(first),
-                    _step(last),
+                    step_cell(first),
+                    step_cell(last),
                     Cell("drifted" if moved else "-", mark="drift" if moved else ""),
                     Cell(_value(facts.get("wanted"))),
                     Cell(str(facts.get("reason") or "")),
@@ -76,7 +76,8 @@ def _state(step: Mapping[str, Any]) -> tuple[Any, Any]:
     return step["status"], step["current"]
 
 
-def _step(step: Mapping[str, Any] | None) -> Cell:
+def step_cell(step: Mapping[str, Any] | None) -> Cell:
+    """A step's status and value."""
     if step is None:
         return Cell("not looked at")
     current = "" if step["current"] is None else f": {_value(step['current'])}"

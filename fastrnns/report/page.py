@@ -15,6 +15,11 @@ from fastrnns.present.table import number
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+SYMBOLS = {
+    **dict.fromkeys(("valid", "same", "faster"), "\u2713"),
+    **dict.fromkeys(("tainted", "inconclusive"), "\u25b2"),
+    **dict.fromkeys(("invalid", "slower", "not-comparable"), "\u2715"),
+}
 TEMPLATE, STYLE, SCRIPT = "page.html.j2", "style.css", "page.js"
 
 
@@ -151,10 +156,11 @@ def html(page: Page) -> str:
     made: str = environment.get_template(TEMPLATE).render(
         page=page,
         drawn=drawn,
+        warmup=any('class="warmup"' in each for each in drawn.values()),
         style=Markup(_text(STYLE)),  # noqa: S704 - our own file
         script=Markup(script),  # noqa: S704 - our own file
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        symbols={"valid": "\u2713", "tainted": "\u25b2", "invalid": "\u2715"},
+        symbols=SYMBOLS,
     )
     return made
 

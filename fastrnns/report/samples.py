@@ -78,26 +78,27 @@ def picture(panel: Panel, name: str) -> Picture:
     )
 
 
-def describe(panel: Panel) -> str:
-    """What the picture shows, in a sentence or two."""
+def describe(panel: Panel, *, warmup: bool = True) -> str:
+    """What the picture shows, in a sentence or two; `warmup`: whether it is in it."""
     timed = panel.timed
-    counts = sentence([str(len(one)) for one in panel.samples])
-    word = "process" if len(panel.samples) == 1 else "processes"
-    text = f"{counts} timed iterations of {len(panel.samples)} {word}: median {number(panel.median)} ms"
+    counts = [len(one) for one in panel.samples]
+    count, word = len(counts), "process" if len(counts) == 1 else "processes"
+    each = str(counts[0]) if len(set(counts)) == 1 else sentence([str(length) for length in counts])
+    text = f"{count} {word} of {each} timed iterations: median {number(panel.median)} ms"
     if panel.ci95:
         text += f" (95 %: {interval(panel.ci95)})"
     text += f", from {number(min(timed))} to {number(max(timed))} ms."
-    warmup = [value for one in panel.warmup for value in one if not math.isnan(value)]
-    if warmup:
-        low, high = _limits(timed)
-        beyond = sum(not low <= value <= high for value in warmup)
-        text += f" {len(warmup)} warm-up iterations (rings), from {number(min(warmup))} to {number(max(warmup))} ms"
+    warm = [value for one in panel.warmup for value in one if not math.isnan(value)]
+    if warm and warmup:
+        low, high = limits(timed)
+        beyond = sum(not low <= value <= high for value in warm)
+        text += f" {len(warm)} warm-up iterations (rings), from {number(min(warm))} to {number(max(warm))} ms"
         text += f", {beyond} of them beyond the axis (triangles)." if beyond else "."
     disturbed = sum(len(one) for one in panel.excluded)
-    return text + (f" {disturbed} disturbed iterations (crosses)." if disturbed else "")
+    return text + (f" {disturbed} disturbed iterations{' (crosses)' if warmup else ''}." if disturbed else "")
 
 
-def _limits(timed: Sequence[float]) -> tuple[float, float]:
+def limits(timed: Sequence[float]) -> tuple[float, float]:
     """An axis that holds every timed iteration."""
     low, high = min(timed), max(timed)
     room = (high - low) * 0.08 or abs(high) * 0.02 or 1.0
@@ -114,7 +115,7 @@ def draw(panel: Panel) -> Figure:
         drawn = vector.figure(5.6, 2.5)
         run, spread = drawn.subplots(1, 2, sharey=True, width_ratios=(3.4, 1))
         drawn.subplots_adjust(left=0.115, right=0.99, top=0.92, bottom=0.17, wspace=0.06)
-        low, high = _limits(panel.timed)
+        low, high = limits(panel.timed)
         run.set_ylim(low, high)
         begin = 0
         total = sum(map(len, (*panel.samples, *panel.warmup)))

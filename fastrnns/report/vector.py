@@ -84,11 +84,21 @@ def dots(axes: Axes, x: Any, y: Any, *, colour: str, size: float = 4) -> None:
     line.set_gid(f"dots-{size / 2 + EDGE:g}")  # the diameter; a point marker is half as wide as its size
 
 
-def marks(axes: Axes, x: Any, y: Any, *, colour: str, marker: str, size: float = 4, name: str = "") -> None:
-    """One mark for every value, of another shape than a dot; `name` is a class that a page can hide."""
+def marks(
+    axes: Axes,
+    x: Any,
+    y: Any,
+    *,
+    colour: str,
+    marker: str,
+    size: float = 4,
+    name: str = "",
+    fill: str = "none",
+) -> None:
+    """One mark for every value, of another shape than a dot; a page can hide what has a `name`."""
     axes.plot(
         x, y, linestyle="none", marker=marker, markersize=size, color=colour, markeredgewidth=EDGE, gid=name or None,
-        markerfacecolor="none" if marker == "o" else colour, rasterized=len(y) > MOST_VECTOR_MARKS, clip_on=False,
+        markerfacecolor=fill if marker == "o" else colour, rasterized=len(y) > MOST_VECTOR_MARKS, clip_on=False,
     )  # fmt: skip
 
 
