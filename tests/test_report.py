@@ -7,12 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 
 from fastrnns.archive import __main__ as archive
 from fastrnns.archive import store
-from fastrnns.report import command, page, samples, single, timeline, vector
+from fastrnns.report import command, markdown, page, samples, single, timeline, vector
 from tests import records
 
 ROOT = Path(__file__).parent.parent
@@ -240,3 +241,52 @@ def test_the_command_line_and_bench_load_no_plotting_library():
     code = "import sys, fastrnns.archive.__main__, fastrnns.bench; print({'matplotlib', 'jinja2'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.strip() == "set()"
+
+
+def test_markdown_begins_with_the_verdict_and_holds_the_figures():
+    text = markdown.markdown(single.page(store.read(H200).record))
+    assert text.startswith("### bench f63dd7effee4: tainted\n")
+    assert "| cudnn | backward | 3.302 | 2.844-3.645 |" in text
+    assert "| jit\\_premul | forward | 4.623 |" in text
+    assert "run it again, and say whether it holds: ` python -m fastrnns.reproduce f63dd7effee4 `" in text
+
+
+def test_hostile_strings_stay_text_in_markdown():
+    hostile = "a|b](http://x) ![p](http://y) <img src=x> `code` @someone\n\n# heading"
+    bad = records.bench(
+        results=[records.result(hostile, backend=hostile)],
+        verdict={"status": "tainted", "reasons": [hostile]},
+        command={"argv": ["``` " + hostile]},
+    )
+    text = markdown.markdown(single.page(bad))
+    outside = re.sub(r"(`+) .*? \1(?!`)", "", text)
+    assert not re.search(r"(?<!\\)(?:\]\(|<img|@|`)", outside)
+    assert "\n# heading" not in text
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert len({len(re.findall(r"(?<!\\)\|", row)) for row in rows}) == 1
+
+
+def test_pictures_are_written_one_a_file_with_their_title(tmp_path, capsys):
+    kept = store.Archive(tmp_path / "archive")
+    path = kept.write(records.bench("cudnn", "../../evil"))
+    line = ["report", str(path), "--svg", str(tmp_path / "svg"), "--png", str(tmp_path / "png")]
+    assert archive.main(line) == 0
+    written = sorted((tmp_path / "svg").iterdir())
+    assert [each.name.partition("-")[2] for each in written] == [
+        "01-medians-and-their-intervals.svg", "02-cudnn-forward.svg", "03-cudnn-backward.svg",
+        "04-evil-forward.svg", "05-evil-backward.svg",
+    ]  # fmt: skip
+    assert ET.parse(written[1]).getroot().tag.endswith("svg")
+    assert ">cudnn forward</text>" in written[1].read_text(encoding="utf-8")
+    assert all(each.read_bytes().startswith(b"\x89PNG") for each in (tmp_path / "png").iterdir())
+    assert len(capsys.readouterr().out.splitlines()) == 10
+
+
+def test_only_what_was_asked_for_is_written_and_markdown_has_stdout_to_itself(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert archive.main(["report", str(H200), "--markdown"]) == 0
+    assert list(tmp_path.glob("*.html")) == []
+    assert capsys.readouterr().out.startswith("### ")
+    assert archive.main(["report", str(H200), "--markdown", "--output", "r.html"]) == 0
+    assert "r.html" not in capsys.readouterr().out
+    assert (tmp_path / "r.html").exists()

@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fastrnns.archive import calibration, compare
-from fastrnns.archive.naming import machine_folder
+from fastrnns.archive.naming import machine_folder, slug
 from fastrnns.archive.store import Archive, Entry, in_order
 from fastrnns.errors import UsageError
-from fastrnns.report import comparison, history, single
+from fastrnns.report import comparison, history, markdown, single, vector
 from fastrnns.report import page as pages
 from fastrnns.report.page import Page
 
+PICTURES = ("svg", "png")
 NEEDS = ("matplotlib", "jinja2")
 
 
@@ -26,7 +27,12 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--history", action="store_true", help="the history of the machine that RECORD was measured on"
     )
-    sub.add_argument("--output", metavar="FILE.html", help="the page (report-ID.html)")
+    sub.add_argument(
+        "--output", metavar="FILE.html", help="the page (report-ID.html, unless only others are asked)"
+    )
+    for form in PICTURES:
+        sub.add_argument(f"--{form}", metavar="DIR", help=f"every picture as {form.upper()}, for slides")
+    sub.add_argument("--markdown", action="store_true", help="the answer for a pull request, on stdout")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -39,7 +45,16 @@ def run(args: argparse.Namespace) -> int:
     archive = Archive(args.archive)
     entries = [archive.find(ref) for ref in args.refs]
     made = layout(entries, archive, whole=args.history)
-    _write(Path(args.output or f"report-{entries[0].id}.html"), pages.html(made).encode())
+    folders = {form: folder for form in PICTURES if (folder := getattr(args, form))}
+    name = "-".join(entry.id for entry in entries[:2])
+    if args.output or not (folders or args.markdown):
+        _write(Path(args.output or f"report-{name}.html"), pages.html(made).encode(), args)
+    for form, folder in folders.items():
+        for index, picture in enumerate(made.pictures, start=1):
+            path = Path(folder) / f"{name}-{index:02d}-{slug(picture.title)}.{form}"
+            _write(path, getattr(vector, form)(picture.draw(), picture.title), args)
+    if args.markdown:
+        print(markdown.markdown(made), end="")
     return 0
 
 
@@ -71,11 +86,12 @@ def _machine(entry: Entry) -> str:
     return machine_folder(entry.record["fingerprint"])
 
 
-def _write(path: Path, data: bytes) -> None:
+def _write(path: Path, data: bytes, args: argparse.Namespace) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
     except OSError as error:
         raise UsageError(f"{path} cannot be written ({error.strerror}); give another path") from None
-    print(path)
+    if not args.markdown:  # which has stdout to itself
+        print(path)
     print(f"archive: wrote {path} ({len(data) / 1e3:.0f} kB)", file=sys.stderr)

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from fastrnns.archive.listing import plain
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -148,23 +150,30 @@ def _as_one_path(group: re.Match[str]) -> str:
     )
 
 
-def svg(drawn: Figure, name: str) -> bytes:
-    """A figure as a file of its own, on white."""
-    drawn.set_facecolor("white")
-    return _saved(drawn, name).encode()
+def svg(drawn: Figure, title: str) -> bytes:
+    """A figure with its title as a file of its own, on white."""
+    _titled(drawn, title)
+    return _saved(drawn, title, bbox_inches="tight").encode()
 
 
-def png(drawn: Figure) -> bytes:
-    """A figure as a bitmap for slides, on white."""
-    drawn.set_facecolor("white")
+def png(drawn: Figure, title: str) -> bytes:
+    """The same as a bitmap for slides."""
+    _titled(drawn, title)
     data = io.BytesIO()
     with styled():
-        drawn.savefig(data, format="png", dpi=PNG_DPI, metadata={"Software": None})
+        drawn.savefig(data, format="png", dpi=PNG_DPI, bbox_inches="tight", metadata={"Software": None})
     return data.getvalue()
 
 
-def _saved(drawn: Figure, name: str) -> str:
+def _titled(drawn: Figure, title: str) -> None:
+    """What stands in a page above the picture, and the ground that a page has."""
+    drawn.set_facecolor("white")
+    with styled():
+        drawn.text(0.01, 1.01, plain(title), fontsize=11, fontweight="bold", va="bottom", color=INK)
+
+
+def _saved(drawn: Figure, name: str, **options: Any) -> str:
     data = io.StringIO()
     with styled(name):
-        drawn.savefig(data, format="svg", dpi=BITMAP_DPI, metadata={"Date": None, "Creator": None})
+        drawn.savefig(data, format="svg", dpi=BITMAP_DPI, metadata={"Date": None, "Creator": None}, **options)
     return data.getvalue()
