@@ -6,12 +6,12 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from env.command import framed
 from env.lifeline import follow_parent
 from fastrnns import options as command_line
-from fastrnns.errors import SAID
+from fastrnns.errors import SAID, MachineError
 
 if TYPE_CHECKING:
     from fastrnns.options import BenchOptions
@@ -71,11 +71,52 @@ def answer(argv: Sequence[str], args: argparse.Namespace) -> int:
         table.models(sys.stdout)
         return 0
     options = command_line.bench_options(argv, args)
+    if options.ab is not None:
+        return answer_pair(options)
+    base = None
+    if options.against is not None:
+        from fastrnns import against
+
+        base = against.base_for(options)
     from fastrnns import session
 
     run = session.run(options)
     show(run, options)
-    return run.exit_code
+    return run.exit_code if base is None else verdict_on(base, run, options)
+
+
+def answer_pair(options: BenchOptions) -> int:
+    """Measure two environments in turn, show both, and judge the second against the first."""
+    from fastrnns import environments, session
+
+    pair = environments.ask(options.ab or ())
+    for name, environment in zip(("base", "new"), pair, strict=True):
+        say(f"{name}: {environment}")
+    base, new = session.run_pair(options, pair)
+    for name, run in (("base", base), ("new", new)):
+        say(f"{name}:")
+        show(run, options)
+    if base.exit_code != 0:
+        return base.exit_code
+    return verdict_on(base.record, new, options)
+
+
+def verdict_on(base: dict[str, Any], run: Run, options: BenchOptions) -> int:
+    """Print how a run compares; its own failure or interruption goes before any comparison."""
+    from fastrnns import against
+    from fastrnns.archive.comparable import sentence
+    from fastrnns.present import comparison as present
+
+    if run.exit_code != 0:
+        return run.exit_code
+    comparison = against.judged(base, run.record, options)
+    print(present.text(comparison), file=sys.stderr if options.print_json else sys.stdout, flush=True)
+    if comparison.refusals:
+        raise MachineError(
+            f"not comparable: {sentence(list(comparison.refusals))}; both records are kept as they are"
+        )
+    say(f"{comparison.new_id} against {comparison.base_id}: {comparison.overall}")
+    return comparison.exit_code
 
 
 if __name__ == "__main__":

@@ -43,6 +43,13 @@ class BenchOptions:
     sep: str
     roofline: bool = False
     cache: str = "warm"
+    against: str | None = None
+    ab: tuple[str, str] | None = None  # two interpreters
+
+    @property
+    def judged(self) -> bool:
+        """Whether what is measured is compared at once."""
+        return self.against is not None or self.ab is not None
 
     def recorded(self) -> dict[str, Any]:
         """The options as the record holds them; null where the data decide."""
@@ -138,6 +145,17 @@ def parser() -> argparse.ArgumentParser:
     output.add_argument(
         "--sep", default=" ", help="column separator; other than a space makes a table for programs"
     )
+    verdict = output.add_mutually_exclusive_group()
+    verdict.add_argument(
+        "--against", metavar="RECORD", help="judge the result against a record, as fastrnns.compare does"
+    )
+    verdict.add_argument(
+        "--ab",
+        nargs=2,
+        metavar=("BASE", "NEW"),
+        help="measure two Python environments (interpreters, or folders of virtual environments), process by"
+        " process in turn on the same machine, and judge NEW against BASE",
+    )
     output.add_argument(
         "--roofline",
         action="store_true",
@@ -216,6 +234,8 @@ def bench_options(argv: Sequence[str], args: argparse.Namespace) -> BenchOptions
         sep=args.sep,
         roofline=args.roofline,
         cache=args.cache,
+        against=args.against,
+        ab=ab_from(args),
     )
 
 
@@ -278,6 +298,16 @@ def supported(
     if not able:
         raise UsageError(unable[0][1])
     return tuple(able), tuple(unable)
+
+
+def ab_from(args: argparse.Namespace) -> tuple[str, str] | None:
+    """The two interpreters of --ab; UsageError for one that is not there."""
+    if args.ab is None:
+        return None
+    from fastrnns.environments import interpreter
+
+    base, new = (interpreter(named) for named in args.ab)
+    return base, new
 
 
 def seed_from(args: argparse.Namespace) -> int:

@@ -6,10 +6,10 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from env.errors import EnvError
 from env.hold import Held
@@ -17,9 +17,13 @@ from env.watch import Watch
 from fastrnns import runner
 from fastrnns.errors import HarnessError
 from fastrnns.interrupts import Interrupts, interruptible
-from fastrnns.measure.conduct import Conductor, Outcome
+from fastrnns.measure.conduct import Conductor, Outcome, interleave
 from fastrnns.measure.process import Child, start_inside
 from fastrnns.options import BenchOptions
+
+if TYPE_CHECKING:
+    from fastrnns.environments import Environment
+    from fastrnns.present.progress import Progress
 
 WORKER = "fastrnns.measure.worker"
 SAME_WORK = "same forward and backward work"  # what the registry says of models that need no caution
@@ -81,47 +85,93 @@ class Background:
         return self._answer
 
 
+@dataclass
+class Side:
+    """One record in the making: of the only side, or of one of the two environments of --ab."""
+
+    record: dict[str, Any]
+    environment: Environment | None = None  # None: this interpreter
+    watched: Watched = field(default_factory=Watched)
+    outcome: Outcome = field(default_factory=lambda: Outcome({}))
+
+
 def run(options: BenchOptions, kind: str = "bench") -> Run:
     """Do what the options ask for. What was measured is kept whatever happens after it."""
     from fastrnns.archive import record as records
 
-    started = time.monotonic()
     record = records.new(kind, options.argv, options.problem.as_dict(), options.recorded())
-    watched = Watched()
-    outcome = Outcome({})
+    return _run(options, [Side(record)])[0]
+
+
+def run_pair(options: BenchOptions, environments: Sequence[Environment]) -> list[Run]:
+    """Measure two environments on one held machine, process by process; their records name each other."""
+    from fastrnns.archive import record as records
+
+    sides = [
+        Side(records.new("bench", options.argv, options.problem.as_dict(), options.recorded()), environment)
+        for environment in environments
+    ]
+    for side, name in zip(sides, ("base", "new"), strict=True):
+        side.record["options"] |= {"pair": sides[0].record["id"], "side": name}
+    return _run(options, sides)
+
+
+def _run(options: BenchOptions, sides: Sequence[Side]) -> list[Run]:
+    started = time.monotonic()
     trouble: HarnessError | EnvError | None = None
     with interruptible() as interrupts:
         try:
             gpu = options.device.nvml_index()
             with options.machine.held(gpu=gpu, command="bench") as held:
                 background = Background(lambda: slow_work(options, held.before))
-                measure(options, held, watched, background, interrupts=interrupts, outcome=outcome)
+                measure(options, held, sides, background, interrupts=interrupts)
                 if options.roofline and not interrupts.requested:
-                    record["ceilings"] = ceilings_of(options, held, background)
+                    sides[0].record["ceilings"] = ceilings_of(options, held, background)
         except (HarnessError, EnvError) as error:  # the machine moved under --strict, say
-            if not outcome.something:
+            if not any(side.outcome.something for side in sides):
                 raise
             trouble = error  # what was measured is kept all the same
-        fill(record, options, outcome, held, watched)
-        if record.get("ceilings"):
-            add_limits(record, options)
-        exit_code = code_of(record, options, interrupts, trouble)
-        record["exit_code"] = exit_code
-        record["verdict"] = records.verdict(
-            record["environment"], record["results"], record["options"], kind=kind, exit_code=exit_code
-        )
+        for side in sides:
+            side.record["ceilings"] = sides[0].record.get("ceilings")
         facts = background.wait(FACTS_SECONDS)
-        if facts is not None:
-            from env import fingerprint
+        done = [_finished(options, side, held, interrupts, trouble, facts) for side in sides]
+        for one in done:
+            one.record["duration_s"] = round(time.monotonic() - started, 3)
+            if options.archive is not None:
+                from fastrnns.archive.store import Archive
 
-            record["fingerprint"] = fingerprint.complete(facts, outcome.hellos[0] if outcome.hellos else None)
-        record["duration_s"] = round(time.monotonic() - started, 3)
-        done = Run(record, exit_code, str(trouble or ""))
-        if options.archive is not None:
-            from fastrnns.archive.store import Archive
-
-            done.path = Archive(options.archive).write(record)
+                one.path = Archive(options.archive).write(one.record)
     return done
+
+
+def _finished(  # noqa: PLR0917 - all that a record is made of
+    options: BenchOptions,
+    side: Side,
+    held: Held,
+    interrupts: Interrupts,
+    trouble: HarnessError | EnvError | None,
+    facts: dict[str, Any] | None,
+) -> Run:
+    """One side's record, whole but for its place in the archive."""
+    from fastrnns.archive import record as records
+
+    record = side.record
+    fill(record, options, side.outcome, held, side.watched)
+    if record.get("ceilings"):
+        add_limits(record, options)
+    exit_code = code_of(record, options, interrupts, trouble)
+    record["exit_code"] = exit_code
+    record["verdict"] = records.verdict(
+        record["environment"], record["results"], record["options"], kind=record["kind"], exit_code=exit_code
+    )
+    if facts is not None:
+        from env import fingerprint
+
+        if side.environment is not None:
+            facts = {**facts, "software": {**facts["software"], **side.environment.facts}}
+        hellos = side.outcome.hellos
+        record["fingerprint"] = fingerprint.complete(facts, hellos[0] if hellos else None)
+    return Run(record, exit_code, str(trouble or ""))
 
 
 def ceilings_of(options: BenchOptions, held: Held, background: Background) -> dict[str, Any] | None:
@@ -150,7 +200,7 @@ def ceilings_of(options: BenchOptions, held: Held, background: Background) -> di
 def slow_work(options: BenchOptions, steps: list[dict[str, Any]]) -> dict[str, Any] | None:
     """Collect the fingerprint, and import what the end of the run needs."""
     facts: dict[str, Any] | None = None
-    if options.archive is not None:
+    if options.archive is not None or options.judged:
         from env import fingerprint
 
         facts = fingerprint.collect(steps=steps)
@@ -166,30 +216,46 @@ def slow_work(options: BenchOptions, steps: list[dict[str, Any]]) -> dict[str, A
 def measure(
     options: BenchOptions,
     held: Held,
-    watched: Watched,
+    sides: Sequence[Side],
     background: Background,
     *,
     interrupts: Interrupts,
-    outcome: Outcome,
 ) -> None:
     """Run the processes inside the held machine, with progress on stderr."""
     from fastrnns.present.progress import progress_on
 
-    torchscript = {name for name in options.models if runner.lookup(name).legacy}
-    shown = progress_on(sys.stderr, len(options.models), options.plan.processes)
+    shown = progress_on(sys.stderr, len(options.models) * len(sides), options.plan.processes)
+    conductors = [_conductor(options, held, side, background, interrupts, shown) for side in sides]
+    try:
+        if len(sides) == 1:
+            conductors[0].run(sides[0].outcome)
+        else:
+            interleave(conductors, [side.outcome for side in sides])
+    finally:
+        shown.close()
 
+
+def _conductor(  # noqa: PLR0917 - all that a process meets
+    options: BenchOptions,
+    held: Held,
+    side: Side,
+    background: Background,
+    interrupts: Interrupts,
+    shown: Progress,
+) -> Conductor:
     def hello(child: Child, _event: dict[str, Any]) -> None:
         background.wait(FACTS_SECONDS)  # nothing of ours runs beside the iterations
         if options.machine.env != "ignore":
             place = held.verify(child.pid)  # again: importing torch starts threads and may move them
             held.shield["verified"] = place["ok"]
             held.reasons += [text for text in place["problems"] if text not in held.reasons]
-        watched.begin(held, child.pid)
+        side.watched.begin(held, child.pid)
 
-    conductor = Conductor(
+    python = None if side.environment is None else side.environment.python
+    return Conductor(
         plan=options.plan,
         names=options.models,
-        torchscript=torchscript,
+        torchscript={name for name in options.models if runner.lookup(name).legacy},
         job={
             "problem": options.problem.as_dict(),
             "device": str(options.device),
@@ -201,17 +267,13 @@ def measure(
             "cuda_pointwise": options.cuda_pointwise,
             "cache": options.cache,
         },
-        spawn=lambda: start_inside(WORKER, held.cpus, held.adopt),
+        spawn=lambda: start_inside(WORKER, held.cpus, held.adopt, python=python),
         on_hello=hello,  # type: ignore[arg-type]  # it is given what spawn made
-        on_process_end=watched.end,
+        on_process_end=side.watched.end,
         on_event=shown.event,
         on_tick=shown.tick,
         interrupted=lambda: interrupts.requested,
     )
-    try:
-        conductor.run(outcome)
-    finally:
-        shown.close()
 
 
 def fill(

@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 
-from fastrnns.measure.conduct import Conductor, Measured
+from fastrnns.measure.conduct import Conductor, Measured, Outcome, interleave
 from fastrnns.measure.plan import Plan
 from fastrnns.measure.process import ChildDied
 
@@ -216,3 +216,31 @@ def test_a_worker_that_ends_too_early_is_a_failure_even_with_status_0(ending):
     outcome, _ = conduct(["a"], [script])
     assert outcome.models["a"].status == "failed"
     assert outcome.models["a"].error
+
+
+def test_two_sides_take_turns_and_a_model_that_failed_on_one_is_measured_on_none():
+    told = []
+
+    def side(name, *, fails):
+        def script(names):
+            told.append(name)
+            yield {"event": "hello", "ready_s": 0.0}
+            yield from timed("a", [1.0] * 6)
+            if "b" in names:
+                if fails:
+                    yield {"event": "model_start", "model": "b"}
+                    yield {"event": "model_failed", "model": "b", "status": "failed", "error": "no"}
+                else:
+                    yield from timed("b", [1.0] * 6)
+            yield {"event": "done"}
+
+        plan = Plan(processes=4, most_processes=4)
+        spawn = lambda: FakeChild(script)  # noqa: E731 - two of them, told apart by their closure
+        return Conductor(plan=plan, names=["a", "b"], torchscript=(), job={"device": "cpu"}, spawn=spawn)
+
+    outcomes = [Outcome({}), Outcome({})]
+    interleave([side("base", fails=False), side("new", fails=True)], outcomes)
+    assert told == ["base", "new", "new", "base", "base", "new", "new", "base"]
+    assert [len(outcome.models["a"].forward.samples) for outcome in outcomes] == [4, 4]
+    assert len(outcomes[0].models["b"].forward.samples) == 1
+    assert outcomes[1].models["b"].status == "failed"

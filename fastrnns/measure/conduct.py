@@ -160,22 +160,28 @@ class Conductor:
         """Measure until nothing is due; what was measured is in `outcome` whatever happens later."""
         if outcome is None:
             outcome = Outcome({})
-        outcome.models |= {name: Measured(name) for name in self.names}
+        self.begin(outcome)
         process = 0
-        while not outcome.interrupted:
-            todo = self._due(process, outcome)
-            if not todo:
-                break
-            self.on_event({"event": "process_start", "process": process, "models": todo})
-            position = 0
-            while todo and not outcome.interrupted:  # again after a death, with the models not reached
-                reached = self._one_process(process, position, todo, outcome)
-                position += reached
-                todo = todo[reached:]
+        while not outcome.interrupted and (todo := self.due(process, outcome)):
+            self.serve(process, todo, outcome)
             process += 1
         return outcome
 
-    def _due(self, process: int, outcome: Outcome) -> list[str]:
+    def begin(self, outcome: Outcome) -> None:
+        """Make room for every model, so that one that is never reached is known too."""
+        outcome.models |= {name: Measured(name) for name in self.names}
+
+    def serve(self, process: int, todo: list[str], outcome: Outcome) -> None:
+        """Measure models in one process, and after a death those that it did not reach in another."""
+        self.on_event({"event": "process_start", "process": process, "models": todo})
+        position = 0
+        while todo and not outcome.interrupted:
+            reached = self._one_process(process, position, todo, outcome)
+            position += reached
+            todo = todo[reached:]
+
+    def due(self, process: int, outcome: Outcome) -> list[str]:
+        """The models that one more process is to measure, in their turn."""
         due = []
         for name in planning.rotated(self.names, process, self.plan.processes):
             measured = outcome.models[name]
@@ -271,3 +277,35 @@ class Conductor:
     def _failed(self, model: Measured, status: str, error: str) -> None:
         model.fail(status, error)
         self.on_event({"event": "model_failed", "model": model.name, "status": status, "error": error})
+
+
+def interleave(conductors: Sequence[Conductor], outcomes: Sequence[Outcome]) -> None:
+    """Two runs as one: process by process, each side first in turn, so that drift hits both alike.
+
+    A model is measured on both sides as long as either wants it, and on none once it failed on one: the n-th
+    process of a side is the pair of the n-th of the other.
+    """
+    for conductor, outcome in zip(conductors, outcomes, strict=True):
+        conductor.begin(outcome)
+    process = 0
+    while not any(outcome.interrupted for outcome in outcomes):
+        wanted = {
+            name
+            for conductor, outcome in zip(conductors, outcomes, strict=True)
+            for name in conductor.due(process, outcome)
+        }
+        failed = {name for outcome in outcomes for name, model in outcome.models.items() if model.status}
+        names = conductors[0].names
+        turn = planning.rotated(names, process, conductors[0].plan.processes)
+        todo = [name for name in turn if name in wanted - failed]
+        if not todo:
+            break
+        sides = list(zip(conductors, outcomes, strict=True))
+        for conductor, outcome in sides if process % 2 == 0 else reversed(sides):
+            conductor.serve(process, list(todo), outcome)
+            if outcome.interrupted:
+                break
+        process += 1
+    if any(outcome.interrupted for outcome in outcomes):
+        for outcome in outcomes:
+            outcome.interrupted = True

@@ -78,11 +78,16 @@ class Child:
     """`python -m module` in its own process group; it does nothing before it is sent its job."""
 
     def __init__(
-        self, module: str, *, cpus: Iterable[int] | None = None, env: Mapping[str, str] | None = None
+        self,
+        module: str,
+        *,
+        cpus: Iterable[int] | None = None,
+        env: Mapping[str, str] | None = None,
+        python: str | None = None,  # an interpreter other than this one
     ) -> None:
         self.cpus = tuple(sorted(set(cpus))) if cpus is not None else None
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module],
+            [python or sys.executable, "-m", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -211,9 +216,11 @@ class Child:
             self._tail_bytes -= len(self._tail.popleft())
 
 
-def start_inside(module: str, cpus: Sequence[int], adopt: Callable[[int], None]) -> Child:
+def start_inside(
+    module: str, cpus: Sequence[int], adopt: Callable[[int], None], *, python: str | None = None
+) -> Child:
     """Start a worker and have it put onto its CPUs before it does anything; what `adopt` raises ends it again."""
-    child = Child(module, cpus=cpus or None)
+    child = Child(module, cpus=cpus or None, python=python)
     try:
         adopt(child.pid)
     except BaseException:
