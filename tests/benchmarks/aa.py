@@ -4,7 +4,7 @@
 
 Each pair is two runs of `python -m fastrnns.bench` that follow one another. Before them the machine is
 calibrated; verdicts are counted with that floor and without. Target: at most 2 % of the pairs hold a faster
-or a slower.
+or a slower; counted too for each model alone, which is a pair of runs of its own.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ def main() -> int:
     ways = ("as judged", "without floor", "invalid too")
     counts: dict[str, Counter] = {way: Counter() for way in ways}
     alarms = dict.fromkeys(ways, 0)
+    models = dict.fromkeys(ways, 0)
     refused, pairs = 0, []
     for number in range(args.pairs):
         base, new = (runs.record(args)[0] for _ in range(2))
@@ -51,6 +52,8 @@ def main() -> int:
             verdicts = [row.verdict for row in found.rows]
             counts[way].update(verdicts)
             alarms[way] += bool({compare.FASTER, compare.SLOWER} & set(verdicts))
+            false = {row.model for row in found.rows if row.verdict in {compare.FASTER, compare.SLOWER}}
+            models[way] += len(false)
         refused += bool(judged["as judged"].refusals)
         rows = judged["invalid too"].rows
         ratios = {f"{row.model} {row.phase}": row.ratio for row in rows}
@@ -64,8 +67,12 @@ def main() -> int:
     for way, rate in rates.items():
         share = "-" if rate is None else f"{rate:.1%}"
         print(f"{way}: {alarms[way]} of {of[way]} pairs raise a false alarm ({share}); {dict(counts[way])}")
+        each = of[way] * len(args.models)
+        print(
+            f"  a model at a time: {models[way]} of {each} ({models[way] / each:.1%})" if each else "  none"
+        )
     print(f"{refused} of {args.pairs} pairs were refused")
-    runs.save(args.json, {"pairs": pairs, "rates": rates, "refused": refused})
+    runs.save(args.json, {"pairs": pairs, "rates": rates, "models": models, "refused": refused})
     return 0 if refused < args.pairs / 2 and (rates["as judged"] or 0.0) <= TARGET else 1
 
 

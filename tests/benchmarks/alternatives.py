@@ -116,6 +116,9 @@ def main() -> int:
     parser.add_argument(
         "--min-run-time", type=float, default=0.2, help="of blocked_autorange (its default: 0.2 s)"
     )
+    parser.add_argument(
+        "--without-pyperf", action="store_true", help="its twenty processes are dear on a GPU"
+    )
     args = parser.parse_args()
     facts = vars(args)
     protocols = {
@@ -123,7 +126,9 @@ def main() -> int:
         "torch.utils.benchmark": lambda: value(TORCH.format(**facts)),
         "historical": lambda: value(HISTORICAL.format(**facts)),
     }
-    if importlib.util.find_spec("pyperf") is not None:
+    if args.without_pyperf:
+        print("pyperf is left out as asked", file=sys.stderr)
+    elif importlib.util.find_spec("pyperf") is not None:
         protocols["pyperf"] = lambda: by_pyperf(PYPERF.format(**facts))
     else:
         print("pyperf is not installed, so it is left out; pip install pyperf", file=sys.stderr)
