@@ -180,7 +180,7 @@ def overview(found: Sequence[Panel], title: str) -> Picture:
     return Picture(
         name="overview",
         title=title,
-        description="The median of each model and phase with its 95 % interval, on a logarithmic scale of "
+        description="The median of each model and phase with its 95 % interval, in "
         "milliseconds. The same figures stand in the table.",
         draw=partial(_draw_overview, tuple(found), tuple(models)),
         wide=True,
@@ -206,11 +206,11 @@ def _draw_overview(found: Sequence[Panel], models: Sequence[str]) -> Figure:
                 middle, places, xerr=errors, fmt=marker, markersize=5, capsize=3, linewidth=1.2,
                 color=vector.PHASE_COLOURS[phase], label=phase,
             )  # fmt: skip
-        axes.set_xscale("log")
-        vector.log_ticks(axes.xaxis)
+        vector.scale_ms(
+            axes.xaxis, [end for panel in found for end in panel.ci95 or (panel.median or math.nan,)]
+        )
         axes.set_yticks(range(len(models)), [plain(model)[:40] for model in models])
         axes.tick_params(axis="y", labelcolor=vector.INK, length=0)
         axes.set_ylim(len(models) - 0.5, -0.5)
-        axes.set_xlabel("ms (logarithmic)")
         drawn.legend(loc="outside upper right", ncols=2, frameon=False)
     return drawn

@@ -175,9 +175,7 @@ def draw(timeline: Timeline) -> Figure:
                 at, ms = np.array(timeline.points[phase]).T
                 vector.dots(top, np.interp(at, times, places), ms, colour=vector.PHASE_COLOURS[phase], size=3)
                 top.plot([], [], ".", color=vector.PHASE_COLOURS[phase], label=phase)
-        top.set_yscale("log")
-        vector.log_ticks(top.yaxis)
-        top.set_ylabel("ms (logarithmic)")
+        vector.scale_ms(top.yaxis, [ms for phase in PHASES for _, ms in timeline.points[phase]])
         for row, (name, column) in zip(axes[1:], timeline.columns.items(), strict=True):
             edges = np.interp([0.0, *timeline.looks_s], times, places)
             values = np.array(column)

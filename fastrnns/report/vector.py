@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ VARIABLES = {INK: "--ink", SOFT: "--soft", GRID: "--grid", PAPER: "--paper"}
 # dropped or averaged, and a browser opens it at once.
 MOST_VECTOR_MARKS = 2000
 EDGE = 0.7
+LEAST_SPREAD = 5  # of the largest to the smallest, for a logarithmic scale to help
 BITMAP_DPI = 220
 PNG_DPI = 200
 CLASSES = ("warmup",)  # groups that the page's switches hide
@@ -104,10 +106,16 @@ def marks(
     )  # fmt: skip
 
 
-def log_ticks(axis: Any) -> None:
-    """Numbers on a logarithmic axis in place of powers of ten."""
+def scale_ms(axis: Any, values: Iterable[float]) -> None:
+    """Milliseconds on an axis: logarithmic where they spread, and then with numbers in place of powers of ten."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+    found = [value for value in values if not math.isnan(value)]
+    if not found or min(found) <= 0 or max(found) / min(found) < LEAST_SPREAD:
+        axis.set_label_text("ms")
+        return
+    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+    axis.set_label_text("ms (logarithmic)")
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
