@@ -16,6 +16,9 @@ MAX_OPEN_FILES = 256  # a worker may have a thread a CPU; the rest are opened an
 
 # One tick of steal is ten milliseconds that a bench CPU did not run: more than an iteration of a small model.
 STEAL_MS = MS_PER_TICK
+# Of a look's time that a CPU ran or wanted to: below it the worker was not there, and what a tick of the kernel lost to
+# the host cost the worker nothing. On a GPU machine a dozen shielded CPUs idle beside the one that launches.
+STEAL_DEMAND = 0.1
 # A thread that waits for its CPU one per cent of the time moves a median by about as much.
 WAIT_SHARE = 0.01
 # A kernel's own housekeeping preempts a pinned thread a few times a second; a neighbour, hundreds of times.
@@ -133,7 +136,7 @@ class Processors:
             self.busy_share[cpu] = used / (span_s * 1000)
             steal += stolen
             busy += used
-            if stolen >= STEAL_MS:
+            if stolen >= STEAL_MS and used + stolen >= STEAL_DEMAND * span_s * 1000:
                 causes.append("steal")
         self.total["steal_ms"] += steal
         self.total["busy_ms"] += busy

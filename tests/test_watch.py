@@ -92,6 +92,13 @@ def test_steal_on_a_bench_cpu_is_seen_and_elsewhere_not(machine):
     assert watch.facts()["seen"]["processors"]["steal_ms"] == 2 * samplers.MS_PER_TICK
 
 
+def test_steal_on_a_bench_cpu_where_hardly_anything_ran_took_nothing_from_the_worker(machine):
+    watch = machine.watch()
+    machine.cpu(busy=0, steal=1)
+    assert machine.pass_time(watch, 0.15) == []
+    assert watch.facts()["seen"]["processors"]["steal_ms"] == samplers.MS_PER_TICK  # told all the same
+
+
 def test_a_worker_that_waits_for_its_cpu_is_seen(machine):
     watch = machine.watch()
     machine.put("proc/7/task/7/schedstat", f"{SECOND // 10} {SECOND // 20} 9")
@@ -227,7 +234,7 @@ def test_a_sampler_that_fails_is_named_and_the_others_go_on(machine):
             pass
 
     watch = machine.watch(Broken())
-    machine.cpu(busy=0, steal=3)
+    machine.cpu(busy=0, steal=30)
     assert machine.pass_time(watch, 1.0) == ["steal"]
     assert watch.errors == {"broken": "no"}
 

@@ -27,7 +27,7 @@ Rows = dict[str, list]
 def judged(base: dict, new: dict) -> Rows:
     """Ratio and verdict of each model and phase, the changed problem passed off as the base's."""
     found = compare.compare(runs.trusted(base), runs.trusted({**new, "problem": base["problem"]}))
-    return {f"{row.model} {row.phase}": [row.ratio, row.verdict] for row in found.rows}
+    return {f"{row.model} {row.phase}": [row.ratio, row.verdict, row.reason] for row in found.rows}
 
 
 def in_turn(args: argparse.Namespace) -> dict[float, list[Rows]]:
@@ -71,7 +71,9 @@ def main() -> int:
     print(f"{'model and phase':28} {'added':>6} {'ratio':>8} {'slower':>8} {'faster':>8}")
     for shift, rows in found.items():
         for key in rows[0]:
-            ratio = statistics.median(row[key][0] for row in rows)
+            ratio = statistics.median(
+                [row[key][0] for row in rows if row[key][0] is not None] or [float("nan")]
+            )
             slower = sum(row[key][1] == compare.SLOWER for row in rows) / len(rows)
             faster = sum(row[key][1] == compare.FASTER for row in rows) / len(rows)
             missed |= shift == args.target and slower < 0.95
