@@ -4,7 +4,8 @@
 
 Ours, torch.utils.benchmark (blocked_autorange), pyperf (bench_func, its default processes; pip install
 pyperf) and the historical protocol (collect garbage each iteration, 10 + 100 loops, mean) take turns. The
-value is the forward time of nn.LSTM. Spread is the standard deviation of the log of the reported values.
+value is the forward time of nn.LSTM. With --env apply all of them run inside the same shield and with as many
+threads (`python -m env run`), so that what differs is the protocol. Spread is the standard deviation of the log of the reported values.
 Spread at equal wall time assumes that it falls with the square root of time, which flatters protocols of one
 process.
 """
@@ -72,33 +73,36 @@ runner.bench_func("lstm", forward)
 )
 
 
-def script(code: str, *flags: str, inherit: bool = False) -> str:
+def script(code: str, *flags: str, env: str, inherit: bool = False) -> str:
     """What a script printed, run as a file in a fresh process."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "alternative.py"
         path.write_text(code, encoding="utf-8")
         words = [
+            *([sys.executable, "-m", "env", "run", "--"] if env == "apply" else []),
             sys.executable,
             str(path),
             *flags,
             *(["--inherit-environ", ",".join(os.environ)] if inherit else []),
         ]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        done = subprocess.run(words, cwd=runs.ROOT, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise SystemExit(f"an alternative failed:\n{done.stderr[-2000:]}")
         return done.stdout
 
 
-def value(code: str) -> float:
+def value(code: str, env: str) -> float:
     """The VALUE line, milliseconds."""
-    return float(next(line for line in script(code).splitlines() if line.startswith("VALUE")).split()[1])
+    return float(
+        next(line for line in script(code, env=env).splitlines() if line.startswith("VALUE")).split()[1]
+    )
 
 
-def by_pyperf(code: str) -> float:
+def by_pyperf(code: str, env: str) -> float:
     """The mean that pyperf reports, milliseconds."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "out.json"
-        script(code, "-o", str(path), inherit=True)
+        script(code, "-o", str(path), env=env, inherit=True)
         runs_found = json.loads(path.read_text(encoding="utf-8"))["benchmarks"][0]["runs"]
     return statistics.fmean(value for run in runs_found for value in run.get("values", ())) * 1e3
 
@@ -123,13 +127,13 @@ def main() -> int:
     facts = vars(args)
     protocols = {
         "ours": lambda: ours(args),
-        "torch.utils.benchmark": lambda: value(TORCH.format(**facts)),
-        "historical": lambda: value(HISTORICAL.format(**facts)),
+        "torch.utils.benchmark": lambda: value(TORCH.format(**facts), args.env),
+        "historical": lambda: value(HISTORICAL.format(**facts), args.env),
     }
     if args.without_pyperf:
         print("pyperf is left out as asked", file=sys.stderr)
     elif importlib.util.find_spec("pyperf") is not None:
-        protocols["pyperf"] = lambda: by_pyperf(PYPERF.format(**facts))
+        protocols["pyperf"] = lambda: by_pyperf(PYPERF.format(**facts), args.env)
     else:
         print("pyperf is not installed, so it is left out; pip install pyperf", file=sys.stderr)
     values: dict[str, list[float]] = {name: [] for name in protocols}
