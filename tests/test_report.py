@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from fastrnns.archive import __main__ as archive
-from fastrnns.archive import store
+from fastrnns.archive import record, store
 from fastrnns.report import command, markdown, page, samples, single, timeline, vector
 from tests import records
 
@@ -212,6 +212,52 @@ def test_every_committed_record_has_a_page(path):
     found = single.page(store.read(path).record)
     assert found.status in {"valid", "tainted", "invalid"}
     assert found.sections
+
+
+NULLS = {
+    **records.phase([2.0], [3.0]),
+    "samples": [[None, 2.0], [None]],
+    "ci95": [None, None],
+    "median": None,
+}
+ODD_WATCH = {
+    "processes": [{"started_ns": 0, "timeline": {"t_ms": [5.0, 4.0], "a$b": [1.0, None], "n": [-1, -2]}}]
+}
+ODD = {
+    "no result": [],
+    "one sample": [records.result(forward=records.phase([1.0]), backward=None)],
+    "nulls for numbers": [records.result(forward={**NULLS, "n": None, "std": None}, backward=None)],
+    "times of zero": [records.result(forward=records.phase([0.0, 0.0]), started_ns=[[1, 2]])],
+    "times below zero": [records.result(forward=records.phase([-1.0, 1.0]), started_ns=[[1, 2]])],
+    "both ends of a double": [records.result(forward=records.phase([1e12, 1e-12], warmup=[1e300]))],
+    "a process without samples": [records.result(forward=records.phase([], [1.0]), started_ns=[[], [1]])],
+    "models at one time": [records.result(model, started_ns=[[5, 5]]) for model in "abc"],
+    "forty processes": [records.result(forward=records.phase(*[[1.0, 1.1]] * 40))],
+    "a check that tells nothing": [records.result(forward=None, backward=None, checks=[{}, {"ok": False}])],
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_record_may_be_odd(name):
+    odd = records.bench(results=ODD[name], environment=records.environment(watch=ODD_WATCH))
+    made = single.page(record.seal(odd))
+    assert "</html>" in page.html(made)
+    assert markdown.markdown(made)
+
+
+def test_a_bench_record_that_knows_its_limit_shows_it_beside_each_time():
+    found = store.read(PROFILE).record
+    limits = [
+        {phase: result["profile"][phase]["roofline"] for phase in ("forward", "backward")}
+        for result in found["results"]
+    ]
+    told = [
+        {**result, "profile": None, "roofline": limit}
+        for result, limit in zip(found["results"], limits, strict=True)
+    ]
+    made = single.page({**found, "kind": "bench", "results": told})
+    assert texts(table(made, "results"))[0]["% of limit"] == "21.3%"
+    assert texts(table(made, "roofline"))[0]["share"] == "21.3%"
 
 
 def test_the_same_record_makes_the_same_page():

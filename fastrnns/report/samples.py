@@ -174,8 +174,11 @@ def _warmup(axes: Any, begin: int, warm: Any, limits: tuple[float, float]) -> No
             )
 
 
-def overview(found: Sequence[Panel], title: str) -> Picture:
-    """All models at a glance: the median of each phase with its interval."""
+def overview(every: Sequence[Panel], title: str) -> Picture | None:
+    """All models at a glance: the median of each phase with its interval; None where no median is known."""
+    found = [panel for panel in every if panel.median is not None]
+    if not found:
+        return None
     models = list(dict.fromkeys(panel.model for panel in found))
     return Picture(
         name="overview",
@@ -192,7 +195,7 @@ def _draw_overview(found: Sequence[Panel], models: Sequence[str]) -> Figure:
         drawn = vector.figure(10, 0.9 + 0.32 * len(models), fitted=True)
         axes = drawn.subplots()
         for phase, offset, marker in (("forward", -0.14, "o"), ("backward", 0.14, "s")):
-            here = [panel for panel in found if panel.phase == phase and panel.median]
+            here = [panel for panel in found if panel.phase == phase]
             if not here:
                 continue
             places = [models.index(panel.model) + offset for panel in here]
@@ -206,9 +209,7 @@ def _draw_overview(found: Sequence[Panel], models: Sequence[str]) -> Figure:
                 middle, places, xerr=errors, fmt=marker, markersize=5, capsize=3, linewidth=1.2,
                 color=vector.PHASE_COLOURS[phase], label=phase,
             )  # fmt: skip
-        vector.scale_ms(
-            axes.xaxis, [end for panel in found for end in panel.ci95 or (panel.median or math.nan,)]
-        )
+        vector.scale_ms(axes.xaxis, [end for panel in found for end in panel.ci95 or (panel.median or 0.0,)])
         axes.set_yticks(range(len(models)), [plain(model)[:40] for model in models])
         axes.tick_params(axis="y", labelcolor=vector.INK, length=0)
         axes.set_ylim(len(models) - 0.5, -0.5)

@@ -107,8 +107,8 @@ def _lines(record: Mapping[str, Any]) -> Iterator[Line]:
 def _results(record: Mapping[str, Any]) -> Section | None:
     if not any(result["forward"] or result["status"] != "ok" for result in record["results"]):
         return None
-    found = samples.panels(record)
-    pictures = (samples.overview(found, "Medians and their intervals"),) if found else ()
+    picture = samples.overview(samples.panels(record), "Medians and their intervals")
+    pictures = () if picture is None else (picture,)
     return Section("results", "Results", tables=(results_table(record),), pictures=pictures, switches=True)
 
 

@@ -108,7 +108,7 @@ def marks(
 
 def scale_ms(axis: Any, values: Iterable[float]) -> None:
     """Milliseconds on an axis: logarithmic where they spread, and then with numbers in place of powers of ten."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     found = [value for value in values if not math.isnan(value)]
     if not found or min(found) <= 0 or max(found) / min(found) < LEAST_SPREAD:
@@ -118,7 +118,7 @@ def scale_ms(axis: Any, values: Iterable[float]) -> None:
     axis.set_label_text("ms (logarithmic)")
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_formatter(NullFormatter())
+    axis.set_minor_locator(NullLocator())
 
 
 def inline(drawn: Figure, name: str) -> str:
