@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import threading
 import time
@@ -268,6 +269,7 @@ def _conductor(  # noqa: PLR0917 - all that a process meets
             "cache": options.cache,
         },
         spawn=lambda: start_inside(WORKER, held.cpus, held.adopt, python=python),
+        beside=len(held.cpus or os.sched_getaffinity(0)),
         on_hello=hello,  # type: ignore[arg-type]  # it is given what spawn made
         on_process_end=side.watched.end,
         on_event=shown.event,
@@ -314,7 +316,8 @@ def fill(
         "cudnn_benchmark": hello.get("cudnn_benchmark"),
         "torch": (hello.get("torch") or {}).get("version"),
         "cold_start_s": [
-            {"import_torch": each["import_s"], "ready": each["ready_s"]} for each in outcome.hellos
+            {"import_torch": each["import_s"], "ready": each["ready_s"], "beside": each["beside"]}
+            for each in outcome.hellos
         ],
         "interrupted": outcome.interrupted,
     }

@@ -13,14 +13,15 @@ class FakeChild:
     pid = 1
 
     def __init__(self, script):
-        self.script = script
+        self.names = []  # told with `go`, after the hello
+        self.events = iter(script(self.names))
         self.sent = []
         self.stopped = False
 
     def send(self, message):
         self.sent.append(message)
-        if "models" in message:
-            self.events = iter(self.script([name for name, _ in message["models"]]))
+        if "go" in message:
+            self.names += [name for name, _ in message["models"]]
 
     def receive(self, timeout=None):
         event = next(self.events)
@@ -77,7 +78,7 @@ def conduct(names, scripts, plan=None, **hooks):
 
 def test_models_take_turns_and_their_place_is_kept():
     outcome, children = conduct(["a", "b"], [healthy, healthy])
-    assert [[name for name, _ in child.sent[0]["models"]] for child in children] == [["a", "b"], ["b", "a"]]
+    assert [[name for name, _ in child.sent[1]["models"]] for child in children] == [["a", "b"], ["b", "a"]]
     assert outcome.models["a"].order == [{"process": 0, "position": 0}, {"process": 1, "position": 1}]
     assert outcome.models["b"].forward.samples == [[1.0, 1.1, 1.2]] * 2
     assert outcome.models["b"].backward.warmup == [[18.0]] * 2
@@ -88,7 +89,7 @@ def test_nothing_is_measured_before_the_parent_is_ready():
     seen = []
     _, children = conduct(["a"], [healthy], on_hello=lambda child, hello: seen.append(list(child.sent)))
     assert len(seen[0]) == 1  # the job
-    assert children[0].sent[1] == {"go": True}
+    assert children[0].sent[1]["go"]
 
 
 def test_the_time_to_the_first_iteration_is_kept():
@@ -107,7 +108,7 @@ def test_upstream_fault_4_a_model_that_raises_is_a_result_and_the_others_run():
     outcome, children = conduct(["a", "b"], [script, healthy])
     assert (outcome.models["a"].status, outcome.models["a"].error) == ("failed", "ValueError: no")
     assert len(outcome.models["b"].forward.samples) == 2
-    assert [name for name, _ in children[1].sent[0]["models"]] == ["b"]  # what failed is not tried again
+    assert [name for name, _ in children[1].sent[1]["models"]] == ["b"]  # what failed is not tried again
 
 
 def test_a_worker_that_dies_costs_its_model_only_and_the_rest_run_in_a_fresh_process():
@@ -126,7 +127,7 @@ def test_a_worker_that_dies_costs_its_model_only_and_the_rest_run_in_a_fresh_pro
     assert "SIGSEGV" in outcome.models["b"].error
     assert outcome.models["b"].forward.samples == [[7.0]]  # what it measured is kept
     assert outcome.models["c"].order == [{"process": 0, "position": 2}]
-    assert [name for name, _ in children[1].sent[0]["models"]] == ["c"]
+    assert [name for name, _ in children[1].sent[1]["models"]] == ["c"]
     assert any(event["event"] == "model_failed" and event["model"] == "b" for event in events)
 
 
@@ -244,3 +245,55 @@ def test_two_sides_take_turns_and_a_model_that_failed_on_one_is_measured_on_none
     assert [len(outcome.models["a"].forward.samples) for outcome in outcomes] == [4, 4]
     assert len(outcomes[0].models["b"].forward.samples) == 1
     assert outcomes[1].models["b"].status == "failed"
+
+
+def test_workers_start_beside_one_another_and_none_measures_while_another_starts():
+    trace = []
+
+    def script(number):
+        def play(names):
+            trace.append(f"hello {number}")
+            yield {"event": "hello", "ready_s": 4.0}
+            trace.append(f"measure {number}")
+            for name in names:
+                yield from timed(name, [1.0])
+            yield {"event": "done"}
+
+        return play
+
+    outcome, children = conduct(["a"], [script(number) for number in range(3)], beside=2)
+    assert trace == ["hello 0", "hello 1", "measure 0", "measure 1", "hello 2", "measure 2"]
+    assert [hello["beside"] for hello in outcome.hellos] == [2, 2, 1]
+    assert outcome.models["a"].overhead_s == 2.0 + 2.0 + 4.0
+    assert len(children) == 3
+
+
+def test_a_worker_that_dies_while_others_start_is_met_in_its_turn():
+    def dead(names):
+        yield ChildDied(-9, "")
+
+    outcome, _ = conduct(["a"], [healthy, dead], beside=2)
+    assert outcome.models["a"].forward.samples == [[1.0, 1.1, 1.2]]
+    assert "SIGKILL" in outcome.models["a"].error
+
+
+def test_workers_whose_turn_does_not_come_are_ended():
+    def fails(names):
+        yield {"event": "hello"}
+        yield {"event": "model_start", "model": "a"}
+        yield {"event": "model_failed", "model": "a", "status": "failed", "error": "no"}
+        yield {"event": "done"}
+
+    _, children = conduct(["a"], [fails, healthy, healthy], beside=3)
+    assert [len(child.sent) for child in children] == [2, 1, 1]
+    assert all(child.stopped for child in children)
+
+
+def test_an_interruption_while_workers_start_ends_them_all():
+    def slow(names):
+        yield from [None] * 100
+
+    outcome, children = conduct(["a"], [slow, slow], beside=2, interrupted=lambda: True)
+    assert outcome.interrupted
+    assert outcome.hellos == []
+    assert len(children) == 2

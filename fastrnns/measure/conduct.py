@@ -4,29 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from fastrnns.measure import plan as planning
 from fastrnns.measure import replicates
 from fastrnns.measure.plan import Plan, Spent
 from fastrnns.measure.process import ChildDied
+from fastrnns.measure.starting import ChildLike, Starters
 
 TICK_SECONDS = 0.25  # how long a wait for events may hide a Ctrl-C, and how often progress is drawn
-
-
-class ChildLike(Protocol):
-    """A process that measures; `fastrnns.measure.process.Child`, or a test's."""
-
-    pid: int
-
-    def send(self, message: dict[str, Any]) -> None:
-        """Send one message."""
-
-    def receive(self, timeout: float | None = None) -> dict[str, Any] | None:
-        """Return the next event, or None; see `Child.receive`."""
-
-    def stop(self) -> int | None:
-        """End it."""
 
 
 @dataclass
@@ -155,6 +141,17 @@ class Conductor:
     on_event: Callable[[dict[str, Any]], None] = lambda _event: None
     on_tick: Callable[[], None] = lambda: None
     interrupted: Callable[[], bool] = lambda: False
+    beside: int = 1  # workers that may start at the same time, while none measures
+    starters: Starters = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Have nothing started yet."""
+        starters = Starters(self.spawn, self.job, self.beside, self._paused, TICK_SECONDS)
+        object.__setattr__(self, "starters", starters)
+
+    def _paused(self) -> bool:
+        self.on_tick()
+        return self.interrupted()
 
     def run(self, outcome: Outcome | None = None) -> Outcome:
         """Measure until nothing is due; what was measured is in `outcome` whatever happens later."""
@@ -162,9 +159,12 @@ class Conductor:
             outcome = Outcome({})
         self.begin(outcome)
         process = 0
-        while not outcome.interrupted and (todo := self.due(process, outcome)):
-            self.serve(process, todo, outcome)
-            process += 1
+        try:
+            while not outcome.interrupted and (todo := self.due(process, outcome)):
+                self.serve(process, todo, outcome)
+                process += 1
+        finally:
+            self.starters.close()
         return outcome
 
     def begin(self, outcome: Outcome) -> None:
@@ -207,11 +207,23 @@ class Conductor:
                 cold_seconds=0.0 if self.job.get("device") == "cpu" else planning.COLD_SECONDS,
             )
             rules.append([name, rule.as_dict()])
-        child = self.spawn()
+        started = self.starters.next(self._certain(process))
+        if started is None:
+            outcome.interrupted = True
+            return 0
+        child = started.child
         reached = 0
         current: Measured | None = None
         try:
-            child.send({**self.job, "models": rules})
+            if started.ending is not None:
+                raise started.ending
+            hello = started.hello or {}
+            outcome.hellos.append({**hello, "beside": started.beside})
+            for name in todo:
+                outcome.models[name].overhead_s += hello.get("ready_s", 0.0) / started.beside / len(todo)
+            self.on_hello(child, hello)
+            child.send({"go": True, "models": rules})
+            self.on_event(hello)
             while True:
                 event = child.receive(TICK_SECONDS)
                 if self.interrupted():
@@ -222,13 +234,7 @@ class Conductor:
                     self.on_tick()
                     continue
                 kind = event["event"]
-                if kind == "hello":
-                    outcome.hellos.append(event)
-                    for name in todo:
-                        outcome.models[name].overhead_s += event.get("ready_s", 0.0) / len(todo)
-                    self.on_hello(child, event)
-                    child.send({"go": True})
-                elif kind == "model_start":
+                if kind == "model_start":
                     current = outcome.models[event["model"]]
                     reached += 1
                 elif kind == "done":
@@ -250,6 +256,13 @@ class Conductor:
         finally:
             child.stop()
             self.on_process_end()
+
+    def _certain(self, process: int) -> int:
+        """How many processes, this one included, are run whatever they show, as far as is known now."""
+        if process < self.plan.processes:
+            return self.plan.processes - process
+        look = replicates.next_look(process) or process + 1
+        return min(look, self.plan.most_processes) - process
 
     def _take(self, event: dict[str, Any], model: Measured, process: int, position: int) -> bool:
         """Take in one event of a model; true when the model is over in this process."""
@@ -288,24 +301,28 @@ def interleave(conductors: Sequence[Conductor], outcomes: Sequence[Outcome]) -> 
     for conductor, outcome in zip(conductors, outcomes, strict=True):
         conductor.begin(outcome)
     process = 0
-    while not any(outcome.interrupted for outcome in outcomes):
-        wanted = {
-            name
-            for conductor, outcome in zip(conductors, outcomes, strict=True)
-            for name in conductor.due(process, outcome)
-        }
-        failed = {name for outcome in outcomes for name, model in outcome.models.items() if model.status}
-        names = conductors[0].names
-        turn = planning.rotated(names, process, conductors[0].plan.processes)
-        todo = [name for name in turn if name in wanted - failed]
-        if not todo:
-            break
-        sides = list(zip(conductors, outcomes, strict=True))
-        for conductor, outcome in sides if process % 2 == 0 else reversed(sides):
-            conductor.serve(process, list(todo), outcome)
-            if outcome.interrupted:
+    try:
+        while not any(outcome.interrupted for outcome in outcomes):
+            wanted = {
+                name
+                for conductor, outcome in zip(conductors, outcomes, strict=True)
+                for name in conductor.due(process, outcome)
+            }
+            failed = {name for outcome in outcomes for name, model in outcome.models.items() if model.status}
+            names = conductors[0].names
+            turn = planning.rotated(names, process, conductors[0].plan.processes)
+            todo = [name for name in turn if name in wanted - failed]
+            if not todo:
                 break
-        process += 1
+            sides = list(zip(conductors, outcomes, strict=True))
+            for conductor, outcome in sides if process % 2 == 0 else reversed(sides):
+                conductor.serve(process, list(todo), outcome)
+                if outcome.interrupted:
+                    break
+            process += 1
+    finally:
+        for conductor in conductors:
+            conductor.starters.close()
     if any(outcome.interrupted for outcome in outcomes):
         for outcome in outcomes:
             outcome.interrupted = True

@@ -40,9 +40,10 @@ def main() -> int:
         fuser.fusers_and_executor(job["fuser"], job["executor"], pointwise),
     ):
         wire.emit(hello(torch, device, imported_s, time.monotonic() - started))
-        if wire.wait_message().get("stop"):  # `go` comes when the parent has finished its own slow work
+        turn = wire.wait_message()  # `go` comes when the parent and the other workers are done with slow work
+        if turn.get("stop"):
             return 0
-        for name, rule in job["models"]:
+        for name, rule in turn["models"]:
             if not run_model(torch, job, name, plan.Rule(**rule), device):
                 return DEVICE_LOST
             if _Stop.asked:

@@ -14,8 +14,9 @@ from env.hold import Held
 from fastrnns import runner
 from fastrnns.errors import HarnessError
 from fastrnns.interrupts import Interrupts, interruptible
-from fastrnns.measure.conduct import TICK_SECONDS, ChildLike
+from fastrnns.measure.conduct import TICK_SECONDS
 from fastrnns.measure.process import ChildDied, start_inside
+from fastrnns.measure.starting import ChildLike
 from fastrnns.verify.flags import VerifyOptions
 from fastrnns.verify.report import Story
 from fastrnns.verify.tolerance import tolerance_for
