@@ -13,6 +13,7 @@ import sys
 from collections import Counter
 
 from fastrnns.archive import calibration, compare
+from fastrnns.measure.plan import PROCESSES
 from tests.benchmarks import runs
 
 TARGET = 0.02
@@ -32,7 +33,7 @@ def main() -> int:
         known = calibration.from_record(record)
         print(f"calibrated with {args.calibrate} processes in {seconds:.0f} s", flush=True)
         for (model, phase), noise in known.by_phase.items() if known else ():
-            floor = noise.floor(args.processes, args.processes)
+            floor = noise.floor(args.processes or PROCESSES, args.processes or PROCESSES)
             print(
                 f"  {model} {phase}: process {noise.deviation:.2%} run {noise.run_deviation:.2%} floor {floor:.2%}"
             )

@@ -6,14 +6,17 @@ The work of an LSTM is proportional to its time steps, so that 103, 105 and 110 
 operations of the same kinds. Base and changed runs take turns. Records that differ in their problem would be
 refused; here, and only here, the changed record is given the base's problem. Target: the shift of --target found in
 95 % of the runs. With --cross only that shift is run, and every base record is judged against every changed one:
-N repeats give N times N judgements of real records, where a machine is too dear for more.
+N repeats give N times N judgements of real records, where a machine is too dear for more; and the records of one side
+judged against each other are A/A pairs, of which none may be faster or slower.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import sys
+from collections import Counter
 
 from fastrnns.archive import compare
 from tests.benchmarks import runs
@@ -42,17 +45,31 @@ def in_turn(args: argparse.Namespace) -> dict[float, list[Rows]]:
     return found
 
 
-def crossed(args: argparse.Namespace) -> dict[float, list[Rows]]:
-    """Every changed record against every base, all run in turn."""
+def process_medians(record: dict) -> dict[str, list[float]]:
+    """The median of each process by phase, ms: what a comparison is made of."""
+    result = record["results"][0]
+    phases = {phase: result[phase] for phase in ("forward", "backward") if result[phase]}
+    return {phase: [statistics.median(s) for s in facts["samples"] if s] for phase, facts in phases.items()}
+
+
+def crossed(args: argparse.Namespace, kept: dict[str, list]) -> dict[float, list[Rows]]:
+    """Every changed record against every base, all run in turn; `kept` gets what each process measured."""
     bases, changed = [], []
     for number in range(args.repeats):
         sides = [(bases, args.seq_length), (changed, round(args.seq_length * (1 + args.target)))]
         for side, steps in sides if number % 2 == 0 else reversed(sides):
             record, seconds = runs.record(args, seq_length=steps)
             side.append(record)
+            kept.setdefault(str(steps), []).append(process_medians(record))
             result = record["results"][0]
             medians = [result[phase] and result[phase]["median"] for phase in ("forward", "backward")]
-            print(f"{number + 1:3} {steps} steps: {medians} ms in {seconds:.0f} s", flush=True)
+            count = len(result["forward"]["samples"]) if result["forward"] else 0
+            shown = " / ".join("-" if each is None else f"{each:.4g}" for each in medians)
+            print(f"{number + 1:3} {steps} steps: {shown} ms, {count} processes, {seconds:.0f} s", flush=True)
+    same = [judged(*pair) for side in (bases, changed) for pair in itertools.combinations(side, 2)]
+    false = sum(row[1] in {compare.FASTER, compare.SLOWER} for rows in same for row in rows.values())
+    verdicts = Counter(row[1] for rows in same for row in rows.values())
+    print(f"A/A: {false} false alarms in {len(same)} pairs of equal runs; {dict(verdicts)}")
     return {args.target: [judged(base, new) for base in bases for new in changed]}
 
 
@@ -66,7 +83,8 @@ def main() -> int:
         "--target", type=float, default=0.05, help="the shift to be found in 95 %% of the runs"
     )
     args = parser.parse_args()
-    found = crossed(args) if args.cross else in_turn(args)
+    kept: dict[str, list] = {}
+    found = crossed(args, kept) if args.cross else in_turn(args)
     missed = False
     print(f"{'model and phase':28} {'added':>6} {'ratio':>8} {'slower':>8} {'faster':>8}")
     for shift, rows in found.items():
@@ -78,7 +96,7 @@ def main() -> int:
             faster = sum(row[key][1] == compare.FASTER for row in rows) / len(rows)
             missed |= shift == args.target and slower < 0.95
             print(f"{key:28} {shift:6.0%} {ratio:8.4f} {slower:8.0%} {faster:8.0%}")
-    runs.save(args.json, {"found": {str(shift): rows for shift, rows in found.items()}})
+    runs.save(args.json, {"found": {str(shift): rows for shift, rows in found.items()}, "medians_ms": kept})
     return 1 if missed else 0
 
 

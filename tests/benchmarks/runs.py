@@ -24,8 +24,8 @@ def flags(description: str) -> argparse.ArgumentParser:
     )
     made.add_argument("--device", default="cpu", help="cpu or cuda")
     made.add_argument("--models", nargs="+", default=["cudnn"])
-    made.add_argument("--processes", type=int, default=5)
-    made.add_argument("--budget", type=float, default=15.0, help="seconds a model and record")
+    made.add_argument("--processes", type=int, help="exactly so many (default: the product chooses)")
+    made.add_argument("--budget", type=float, default=45.0, help="seconds a model and record")
     made.add_argument("--env", default="check", choices=("ignore", "check", "apply"))
     made.add_argument("--seq-length", type=int, default=SMALL["seq_length"])
     made.add_argument("--size", type=int, default=SMALL["hidden_size"], help="input and hidden size")
@@ -39,7 +39,8 @@ def argv(args: argparse.Namespace, **changes: Any) -> list[str]:
     wanted = {**vars(args), **changes}
     return [
         "--rnns", *wanted["models"], "--device", wanted["device"], "--env", wanted["env"],
-        "--processes", str(wanted["processes"]), "--budget", str(wanted["budget"]),
+        *(["--processes", str(wanted["processes"])] if wanted["processes"] else []),
+        "--budget", str(wanted["budget"]),
         "--seq-length", str(wanted["seq_length"]), "--mini-batch", str(wanted["mini_batch"]),
         "--input-size", str(wanted["size"]), "--hidden-size", str(wanted["size"]),
     ]  # fmt: skip
