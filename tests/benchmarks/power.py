@@ -86,6 +86,7 @@ def main() -> int:
     kept: dict[str, list] = {}
     found = crossed(args, kept) if args.cross else in_turn(args)
     missed = False
+    shares: dict[str, dict[str, float]] = {}
     print(f"{'model and phase':28} {'added':>6} {'ratio':>8} {'slower':>8} {'faster':>8}")
     for shift, rows in found.items():
         for key in rows[0]:
@@ -94,9 +95,19 @@ def main() -> int:
             )
             slower = sum(row[key][1] == compare.SLOWER for row in rows) / len(rows)
             faster = sum(row[key][1] == compare.FASTER for row in rows) / len(rows)
+            shares.setdefault(key, {})[f"{shift:.0%}"] = slower
             missed |= shift == args.target and slower < 0.95
             print(f"{key:28} {shift:6.0%} {ratio:8.4f} {slower:8.0%} {faster:8.0%}")
-    runs.save(args.json, {"found": {str(shift): rows for shift, rows in found.items()}, "medians_ms": kept})
+    summary = {
+        "benchmark": "power",
+        "device": args.device,
+        "judgements": {f"{shift:.0%}": len(rows) for shift, rows in found.items()},
+        "detected": shares,
+        "target": {"shift": f"{args.target:.0%}", "detected": 0.95},
+        "met": not missed,
+    }
+    figures = {"found": {str(shift): rows for shift, rows in found.items()}, "medians_ms": kept}
+    runs.save(args.json, summary, figures)
     return 1 if missed else 0
 
 

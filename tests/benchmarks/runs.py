@@ -73,7 +73,9 @@ def trusted(found: dict[str, Any]) -> dict[str, Any]:
     return {**found, "verdict": {"status": "tainted", "reasons": ["verdict set aside for this evidence"]}}
 
 
-def save(path: Path | None, figures: dict[str, Any]) -> None:
-    """Write the figures where asked."""
+def save(path: Path | None, summary: dict[str, Any], figures: dict[str, Any]) -> None:
+    """Print the summary, one line of JSON and the last of stdout; with all figures it goes to `path` if asked."""
+    print(json.dumps(summary), flush=True)
     if path is not None:
-        path.write_text(json.dumps({"load": os.getloadavg(), **figures}, indent=1) + "\n", encoding="utf-8")
+        whole = {"load": os.getloadavg(), "summary": summary, **figures}
+        path.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")

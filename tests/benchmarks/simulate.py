@@ -263,7 +263,12 @@ def main() -> int:
         coverage, used = stopped_coverage(name, args.pairs, 0.01)
         chance = 2 * math.sqrt(COVERAGE[0] * (1 - COVERAGE[0]) / args.pairs)  # of this simulation itself
         low = COVERAGE[0] - chance <= coverage
-        stops[name] = {"coverage": coverage, "processes": used, "met": low or not has_target}
+        stops[name] = {
+            "coverage": coverage,
+            "processes": used,
+            "met": low or not has_target,
+            "has_target": has_target,
+        }
         print(
             f"{name:24} coverage {coverage:.1%}, {used:.1f} processes  {'' if stops[name]['met'] else 'MISSED'}"
         )
@@ -275,7 +280,19 @@ def main() -> int:
                 file,
                 indent=1,
             )
-    return 0 if all(f.met for f in found) and all(s["met"] for s in stops.values()) else 1
+    met = all(f.met for f in found) and all(s["met"] for s in stops.values())
+    covered = [f.coverage for f in found if f.coverage_has_target]
+    summary = {
+        "benchmark": "simulate",
+        "pairs": args.pairs,
+        "worst_false_alarm_rate": max(f.false_alarms for f in found),
+        "coverage": [min(covered), max(covered)],
+        "coverage_when_stopping": min(s["coverage"] for s in stops.values() if s["has_target"]),
+        "target": {"false_alarm_rate": FALSE_ALARMS, "coverage": COVERAGE},
+        "met": met,
+    }
+    print(json.dumps(summary))
+    return int(not met)
 
 
 if __name__ == "__main__":
