@@ -181,7 +181,8 @@ def _add_measuring_flags(made: argparse.ArgumentParser) -> None:
         "--processes",
         type=int,
         metavar="N",
-        help=f"fresh processes (default: {planning.PROCESSES}; {planning.MOST_PROCESSES} while imprecise)",
+        help=f"fresh processes (default: {planning.PROCESSES} to {planning.MOST_PROCESSES}, by how much they differ;"
+        f" fewer only when --budget is spent)",
     )
     group.add_argument(
         "--precision",

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import records
 
 from fastrnns import environments
 from fastrnns.archive import compare
@@ -95,6 +96,16 @@ def test_a_record_is_judged_against_and_what_could_not_be_compared_is_refused_be
         assert said in refused.stderr
         assert "Traceback" not in refused.stderr
     assert len(Archive(tmp_path).list()) == 2
+
+
+def test_case_E4_a_record_of_another_machine_is_refused_before_anything_is_measured(tmp_path):
+    Archive(tmp_path).write(records.bench("cudnn"))
+    before = sorted(tmp_path.glob("*/*.json"))
+    done = bench(*QUICK, "--archive", str(tmp_path), "--against", "latest")
+    assert done.returncode == 3
+    assert "hardware" in done.stderr
+    assert "process 1" not in done.stderr  # none was started
+    assert sorted(tmp_path.glob("*/*.json")) == before
 
 
 def test_a_record_that_is_not_there_is_refused(tmp_path):

@@ -268,13 +268,24 @@ def test_workers_start_beside_one_another_and_none_measures_while_another_starts
     assert len(children) == 3
 
 
-def test_a_worker_that_dies_while_others_start_is_met_in_its_turn():
-    def dead(names):
-        yield ChildDied(-9, "")
+def dead(names):
+    yield ChildDied(-9, "")
 
-    outcome, _ = conduct(["a"], [healthy, dead], beside=2)
+
+def test_a_worker_that_could_not_start_beside_others_is_tried_alone_in_its_turn():
+    plan = Plan(processes=3, most_processes=3)
+    outcome, _ = conduct(["a"], [healthy, dead, dead, healthy, healthy], plan, beside=3)
+    assert outcome.models["a"].status is None
+    assert outcome.models["a"].forward.samples == [[1.0, 1.1, 1.2]] * 3
+    assert [hello["beside"] for hello in outcome.hellos] == [3, 1, 1]
+
+
+def test_a_worker_that_cannot_start_alone_either_is_a_failure():
+    plan = Plan(processes=2, most_processes=2)
+    outcome, children = conduct(["a"], [healthy, dead, dead], plan, beside=2)
     assert outcome.models["a"].forward.samples == [[1.0, 1.1, 1.2]]
     assert "SIGKILL" in outcome.models["a"].error
+    assert len(children) == 3
 
 
 def test_workers_whose_turn_does_not_come_are_ended():

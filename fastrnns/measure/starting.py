@@ -55,15 +55,28 @@ class Starters:
     _waiting: deque[Started] = field(default_factory=deque)
 
     def next(self, needed: int) -> Started | None:
-        """The next worker in turn, `needed` more being certain; None when waiting for it was given up."""
-        if not self._waiting:
-            count = max(1, min(self.beside, needed, MOST_BESIDE))
-            for _ in range(count):
-                self._waiting.append(Started(self.spawn(), count))
-                self._waiting[-1].child.send(self.job)
-            if not all(self._heard(started) for started in self._waiting):
+        """The next worker in turn, `needed` more being certain; None when waiting for it was given up.
+
+        One that could not start beside others (a GPU for one process at a time, too little memory) gets another
+        try alone, when its turn has come.
+        """
+        if not self._waiting and not self._start(max(1, min(self.beside, needed, MOST_BESIDE))):
+            return None
+        if self._waiting[0].ending is not None and self._waiting[0].beside > 1:
+            others = list(self._waiting)
+            self._waiting.clear()
+            others.pop(0).child.stop()
+            heard = self._start(1)
+            self._waiting.extend(others)
+            if not heard:
                 return None
         return self._waiting.popleft()
+
+    def _start(self, count: int) -> bool:
+        for _ in range(count):
+            self._waiting.append(Started(self.spawn(), count))
+            self._waiting[-1].child.send(self.job)
+        return all(self._heard(started) for started in self._waiting)
 
     def close(self) -> None:
         """End those whose turn did not come."""
