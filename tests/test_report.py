@@ -160,6 +160,16 @@ def test_the_roofline_is_there_where_the_record_knows_it_and_only_there():
     assert "roofline" not in [section.name for section in single.page(records.bench()).sections]
 
 
+def test_a_profile_says_where_the_time_goes_and_which_files_say_more():
+    made = single.page(store.read(PROFILE).record)
+    rows = texts(table(made, "profile"))
+    aten = next(row for row in rows if (row["model"], row["phase"]) == ("aten", "forward"))
+    assert (aten["wall ms"], aten["work ms"], aten["busy"]) == ("18.31", "2.338", "13%")
+    assert aten["reading"].startswith("launch-bound: 13% busy")
+    assert "aten.kernels.csv" in [row["file"] for row in texts(table(made, "files"))]
+    assert texts(table(made, "ceilings"))[0] == {"fact": "device", "value": "cuda"}
+
+
 def test_the_commands_repeat_what_ran():
     found = single.page(store.read(H200).record)
     commands = dict(next(section for section in found.sections if section.name == "repeat").commands)

@@ -13,7 +13,7 @@ from fastrnns.archive import compare, store
 from fastrnns.present.table import number
 from fastrnns.report import comparison, history, page, single
 from tests import browser, records
-from tests.test_report import H200, HOSTILE, timed
+from tests.test_report import H200, HOSTILE, PROFILE, timed
 from tests.test_report_several import measured
 
 pytestmark = pytest.mark.skipif(browser.lacking() is not None, reason=str(browser.lacking()))
@@ -43,6 +43,8 @@ class Opened:
 def pages(tmp_path_factory) -> dict[str, Path]:
     """One page of each kind, written as files."""
     folder = tmp_path_factory.mktemp("pages")
+    monkeypatch = pytest.MonkeyPatch()
+    monkeypatch.setenv("MPLCONFIGDIR", str(folder))
     days = [measured(1.0 if day < 9 else 1.3, day, seed=day) for day in range(1, 17)]
     hostile = records.bench(
         results=[
@@ -53,6 +55,7 @@ def pages(tmp_path_factory) -> dict[str, Path]:
         command={"argv": [HOSTILE]},
     )
     made = {
+        "profile": single.page(store.read(PROFILE).record),
         "single": single.page(store.read(H200).record),
         "comparison": comparison.page(compare.compare(days[0], days[-1]), days[0], days[-1]),
         "history": history.page(days),
@@ -60,6 +63,7 @@ def pages(tmp_path_factory) -> dict[str, Path]:
     }
     for name, each in made.items():
         (folder / f"{name}.html").write_text(page.html(each), encoding="utf-8")
+    monkeypatch.undo()
     return {name: folder / f"{name}.html" for name in made}
 
 
@@ -90,7 +94,7 @@ def show(chromium, pages):
         context.close()
 
 
-KINDS = ("single", "comparison", "history", "hostile")
+KINDS = ("single", "profile", "comparison", "history", "hostile")
 
 
 @pytest.mark.parametrize("kind", KINDS)

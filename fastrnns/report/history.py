@@ -10,7 +10,7 @@ from fastrnns.archive import history
 from fastrnns.archive.history import Series
 from fastrnns.present.table import number
 from fastrnns.report import machine, vector
-from fastrnns.report.page import Cell, Line, Page, Picture, Section, Table, cells, milliseconds
+from fastrnns.report.page import Cell, Line, Page, Picture, Section, Table, cells, milliseconds, sentence
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,8 +32,9 @@ def page(records: Sequence[Record]) -> Page:
         for record in records
         if record["verdict"]["status"] == "invalid"
     ]
+    machines = list(dict.fromkeys(machine.name(record) for record in records))
     return Page(
-        title=f"History of {machine.subtitle(records[-1]).split(',')[0]}",
+        title=f"History of {sentence(machines)}",
         subtitle=f"{len(records)} records from {records[0]['started_at'][:10]} to {records[-1]['started_at'][:10]}",
         status="no steps" if not steps else "1 step" if steps == 1 else f"{steps} steps",
         reasons=tuple(reasons),

@@ -13,13 +13,18 @@ from fastrnns.report.page import Cell, Line, Section, Table, cells
 PARTS = ("hardware", "software", "state")
 
 
+def name(record: Mapping[str, Any]) -> str:
+    """The machine, as a person would call it."""
+    return machine_name(dict(record["fingerprint"]))
+
+
 def subtitle(record: Mapping[str, Any]) -> str:
     """When and on what, in one line."""
     software = record["fingerprint"]["software"]
     torch = software.get("torch")
     version = torch.get("version") if isinstance(torch, Mapping) else None
     parts = [
-        machine_name(dict(record["fingerprint"])),
+        name(record),
         f"torch {version}" if version else None,
         record["started_at"][:19].replace("T", " ") + " UTC",
         f"{record['duration_s']:.0f} s",
@@ -102,6 +107,20 @@ def fingerprint(record: Mapping[str, Any]) -> Section:
             tables.append(Table(f"fingerprint-{part}", caption, ("fact", "value"), tuple(lines)))
     ids = ", ".join(f"{part} {found['ids'][part] or 'not known'}" for part in PARTS)
     return Section("fingerprint", "Fingerprint", (f"Ids: {ids}.",), tuple(tables), folded=True)
+
+
+def ceilings(record: Mapping[str, Any]) -> Section | None:
+    """What the machine was seen to do at best, where the record knows it."""
+    lines = tuple(Line(cells(name, value)) for name, value in leaves(record.get("ceilings") or {}))
+    if not lines:
+        return None
+    table = Table(
+        "ceilings",
+        "What this machine was seen to do at best; the units are in the names.",
+        ("fact", "value"),
+        lines,
+    )
+    return Section("ceilings", "Ceilings", tables=(table,))
 
 
 def conditions(record: Mapping[str, Any]) -> Section:

@@ -41,7 +41,9 @@ def page(record: Mapping[str, Any]) -> Page:
         _checks(record),
         _samples(record),
         _timeline(record),
+        _profile(record),
         _roofline(record),
+        machine.ceilings(record),
         machine.environment(record),
         machine.fingerprint(record),
         machine.conditions(record),
@@ -200,6 +202,47 @@ def _roofline(record: Mapping[str, Any]) -> Section | None:
         if (point := roofline.point(result, phase, _limit(result, phase))) is not None
     ]
     return roofline.section(points, record.get("ceilings") or {}, record["options"]) if points else None
+
+
+def _profile(record: Mapping[str, Any]) -> Section | None:
+    """Where the time of each phase went, in the profile's own words, and the files that say more."""
+    lines = []
+    for result in record["results"]:
+        for phase in PHASES:
+            found = (result.get("profile") or {}).get(phase) or {}
+            if not found:
+                continue
+            busy, overhead = found.get("busy_share"), found.get("overhead_us_per_step")
+            said = [found.get("reading"), (found.get("account") or {}).get("text")]
+            lines.append(
+                Line(
+                    (
+                        *cells(result["model"], phase),
+                        milliseconds(found.get("wall_ms")),
+                        milliseconds(found.get("work_ms")),
+                        Cell("-" if busy is None else f"{busy:.0%}", busy),
+                        Cell("-" if overhead is None else f"{overhead:.3g}", overhead),
+                        Cell("; ".join(str(text) for text in said if text)),
+                    ),
+                    result["model"],
+                    phase,
+                )
+            )
+    if not lines:
+        return None
+    caption = (
+        "One iteration under the profiler, which slows it: its length, the kernels' work in it, and the rest."
+    )
+    columns = ("model", "phase", "wall ms", "work ms", "busy", "overhead us a step", "reading")
+    tables = [without_empty(Table("profile", caption, columns, tuple(lines), frozenset(range(2, 6))))]
+    files = tuple(
+        Line((*cells(each["name"]), Cell(str(each["bytes"]), each["bytes"]), Cell(each["what"])))
+        for each in record.get("files") or ()
+    )
+    if files:
+        caption = "Files in the folder of the record's name, beside it."
+        tables.append(Table("files", caption, ("file", "bytes", "what"), files, frozenset({1})))
+    return Section("profile", "Where the time goes", tables=tuple(tables))
 
 
 def _repeat(record: Mapping[str, Any]) -> Section:
