@@ -131,13 +131,30 @@ def test_a_spike_and_the_disturbance_stand_at_the_same_place():
         records.bench(results=[slow], environment=records.environment(watch=watch, disturbances=seen))
     )
     assert len(found) == 2
-    assert [at for at, ms in found[0].points["forward"] if ms == 9.0] == [1.01]
-    assert found[0].points["backward"][0] == (1.001, 2.0)  # it begins where its forward ends
+    assert [at for at, ms in found[0].points["forward"] if ms == 9.0] == [0.01]
+    assert found[0].points["backward"][0] == (0.001, 2.0)  # it begins where its forward ends
     begin, end, cause = found[0].disturbances[0]
-    assert begin <= 1.01 <= end
+    assert begin <= 0.01 <= end
     assert cause == "steal"
+    assert found[0].looks_s == (-1.0, -0.5, pytest.approx(0.005))
+    assert found[0].columns["steal_ms"][1:] == (0.0, 7.0)
     assert found[1].points["forward"] == ((0.0, 1.0),)
     assert not found[1].disturbances
+    assert not found[1].looks_s  # that watch had ended
+
+
+def test_what_happened_while_no_model_was_timed_sets_no_scale():
+    table = {"t_ms": [100.0, 3000.0, 3100.0], "steal_ms": [900.0, 0.0, 7.0]}
+    watch = {"processes": [{"started_ns": 7_000_000_000, "timeline": table}]}
+    found = timeline.timelines(records.bench(results=[timed()], environment=records.environment(watch=watch)))
+    assert timeline.draw(found[0]).axes[1].get_ylim()[1] == pytest.approx(7.7)
+
+
+def test_a_profile_has_a_watch_for_each_model_and_each_finds_its_samples():
+    (found,) = timeline.timelines(store.read(PROFILE).record)
+    seen = dict(zip(found.looks_s, found.columns["involuntary"], strict=True))
+    for window in found.windows:
+        assert any(window.begin_s <= at <= window.end_s and value >= 0 for at, value in seen.items())
 
 
 def test_the_axis_of_time_keeps_the_order_and_gives_each_model_the_same_width():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +15,7 @@ from fastrnns.report.page import Cell, Line, Picture, Section, Table, cells, mil
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+MEETING = 1.12  # rates nearer than this ratio would be named in one place
 MARKS = {"forward": "o", "backward": "s"}
 
 
@@ -110,14 +112,29 @@ def _draw(points: Sequence[Point], peak: float, bandwidth: float, dtype: str) ->
                     [each.flops_per_byte for each in here], [each.flops_per_s / 1e12 for each in here], mark,
                     color=vector.PHASE_COLOURS[phase], label=phase, markersize=6,
                 )  # fmt: skip
-        for each in points:
-            axes.annotate(
-                plain(each.model)[:24], (each.flops_per_byte, each.flops_per_s / 1e12), xytext=(7, -3),
-                textcoords="offset points", fontsize=8,
-            )  # fmt: skip
-        axes.set_xscale("log")
-        axes.set_yscale("log")
+        for phase in MARKS:
+            _name(axes, [each for each in points if each.phase == phase])
+        vector.scale_log(axes.xaxis)
+        vector.scale_log(axes.yaxis)
         axes.set_xlabel("FLOP a byte")
         axes.set_ylabel("TFLOP/s")
         axes.legend(frameon=False, loc="lower right")
     return drawn
+
+
+def _name(axes: Any, points: Sequence[Point]) -> None:
+    """The models beside their marks, the forward's on the left; names that would meet move down a line."""
+    above, down = math.inf, 0
+    for each in sorted(points, key=lambda each: -each.flops_per_s):
+        down = down + 1 if above / each.flops_per_s < MEETING * 1.06**down else 0
+        if not down:
+            above = each.flops_per_s
+        left = each.phase == "forward"
+        axes.annotate(
+            plain(each.model)[:24],
+            (each.flops_per_byte, each.flops_per_s / 1e12),
+            xytext=(-7 if left else 7, -3 - 9 * down),
+            textcoords="offset points",
+            ha="right" if left else "left",
+            fontsize=8,
+        )

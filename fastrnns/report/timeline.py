@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 NS = 1e9
 GAP = 0.12  # width of the time between two models, which is squeezed; a model's own is 1
+LEVELS = frozenset({"mhz"})  # columns of which nothing recorded is not zero
+LEAST_AMOUNT = 1.0  # top of an axis on which nothing happened
 LEAST_PAD_S = 0.15  # one look of the watch on either side
 LABELS = {
     "involuntary": "involuntary\nswitches",
@@ -31,7 +33,7 @@ LABELS = {
 
 @dataclass(frozen=True)
 class Window:
-    """When one model was timed in one process; seconds since the process's watch began."""
+    """When one model was timed in one process; seconds since the first timed iteration."""
 
     model: str
     begin_s: float
@@ -52,16 +54,12 @@ class Timeline:
 
 def timelines(record: Mapping[str, Any]) -> list[Timeline]:
     """One timeline for each process of which iterations have a time of day."""
-    environment = record["environment"]
-    watched = (environment["watch"] or {}).get("processes") or []
     count = max((len(result.get("started_ns") or ()) for result in record["results"]), default=0)
-    found = (
-        _timeline(record, index, watched[index] if index < len(watched) else {}) for index in range(count)
-    )
+    found = (_timeline(record, index) for index in range(count))
     return [one for one in found if one.windows]
 
 
-def _timeline(record: Mapping[str, Any], process: int, watch: Mapping[str, Any]) -> Timeline:
+def _timeline(record: Mapping[str, Any], process: int) -> Timeline:
     raw: dict[str, list[tuple[int, float]]] = {phase: [] for phase in PHASES}
     spans: list[tuple[str, int, int]] = []
     for result in record["results"]:
@@ -75,26 +73,54 @@ def _timeline(record: Mapping[str, Any], process: int, watch: Mapping[str, Any])
                 (result["model"], min(at for points in here.values() for at, _ in points), max(ends))
             )
     spans.sort(key=lambda span: span[1])
-    zero = watch.get("started_ns") or (spans[0][1] if spans else 0)
-    table = watch.get("timeline") or {}
-    looks = tuple(float(value) / 1e3 for value in table.get("t_ms") or ())
+    zero = spans[0][1] if spans else 0
+    last = max((end for _, _, end in spans), default=0)
+    looks, columns = _watched(record["environment"], zero, last)
     disturbed = (record["environment"].get("disturbances") or []) if spans else []
     return Timeline(
         process=process,
         windows=tuple(Window(model, (begin - zero) / NS, (end - zero) / NS) for model, begin, end in spans),
         points={phase: tuple(((at - zero) / NS, ms) for at, ms in raw[phase]) for phase in PHASES},
         looks_s=looks,
-        columns={
-            name: tuple(math.nan if value is None else float(value) for value in column)
-            for name, column in table.items()
-            if name != "t_ms" and len(column) == len(looks)
-        },
+        columns=columns,
         disturbances=tuple(
             ((item["from_ns"] - zero) / NS, (item["to_ns"] - zero) / NS, str(item["cause"]))
             for item in disturbed
-            if spans and item["to_ns"] >= spans[0][1] - NS and item["from_ns"] <= spans[-1][2] + NS
+            if item["to_ns"] >= zero - NS and item["from_ns"] <= last + NS
         ),
     )
+
+
+def _watched(
+    environment: Mapping[str, Any], zero: int, last: int
+) -> tuple[tuple[float, ...], dict[str, tuple[float, ...]]]:
+    """What all watches saw that looked between two times: ends of their intervals, and an amount for each.
+
+    A bench has one watch a process, a profile one a model: by their times they find their samples. The first
+    interval of a watch begins where it does; what no watch saw is nan.
+    """
+    watches = sorted(_over(environment, zero, last), key=lambda watch: int(watch["started_ns"]))
+    names = dict.fromkeys(name for watch in watches for name in watch["timeline"] if name != "t_ms")
+    looks: list[float] = []
+    columns: dict[str, list[float]] = {name: [] for name in names}
+    for watch in watches:
+        table = watch["timeline"]
+        begin = (watch["started_ns"] - zero) / NS
+        looks += [begin, *(begin + float(value) / 1e3 for value in table["t_ms"])]
+        for name, row in columns.items():
+            nothing = [math.nan if name in LEVELS else 0.0] * len(table["t_ms"])  # it never left zero
+            row += [
+                math.nan,
+                *(math.nan if value is None else float(value) for value in table.get(name, nothing)),
+            ]
+    return tuple(looks), {name: tuple(row) for name, row in columns.items() if len(row) == len(looks)}
+
+
+def _over(environment: Mapping[str, Any], zero: int, last: int) -> Iterator[Mapping[str, Any]]:
+    for watch in (environment["watch"] or {}).get("processes") or []:
+        times = (watch.get("timeline") or {}).get("t_ms")
+        if times and watch["started_ns"] <= last and watch["started_ns"] + times[-1] * 1e6 >= zero:
+            yield watch
 
 
 def _points(
@@ -176,12 +202,18 @@ def draw(timeline: Timeline) -> Figure:
                 vector.dots(top, np.interp(at, times, places), ms, colour=vector.PHASE_COLOURS[phase], size=3)
                 top.plot([], [], ".", color=vector.PHASE_COLOURS[phase], label=phase)
         vector.scale_ms(top.yaxis, [ms for phase in PHASES for _, ms in timeline.points[phase]])
+        looks = np.array(timeline.looks_s)
+        seen = np.zeros(max(0, len(looks) - 1), dtype=bool)
+        for begin, end in zip(times[::2], times[1::2], strict=True):
+            seen |= (looks[:-1] < end) & (looks[1:] > begin)
         for row, (name, column) in zip(axes[1:], timeline.columns.items(), strict=True):
-            edges = np.interp([0.0, *timeline.looks_s], times, places)
-            values = np.array(column)
+            edges = np.interp(looks, times, places)
+            values = np.array(column)[1:]  # an amount is of the time since the look before
             row.stairs(
                 values, edges, fill=True, color=vector.PURPLE, alpha=0.9, baseline=np.nanmin([0, *values])
             )
+            shown = values[seen]  # what was seen while no model was timed sets no scale
+            row.set_ylim(np.nanmin([0, *shown]), max(np.nanmax([0, *shown]) * 1.1, LEAST_AMOUNT))
             row.set_ylabel(_label_of(name), rotation=0, ha="right", va="center")
             row.yaxis.get_major_locator().set_params(nbins=2)
         for each in axes:

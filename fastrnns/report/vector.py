@@ -107,15 +107,20 @@ def marks(
 
 
 def scale_ms(axis: Any, values: Iterable[float]) -> None:
-    """Milliseconds on an axis: logarithmic where they spread, and then with numbers in place of powers of ten."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
-
+    """Milliseconds on an axis: logarithmic where they spread."""
     found = [value for value in values if not math.isnan(value)]
     if not found or min(found) <= 0 or max(found) / min(found) < LEAST_SPREAD:
         axis.set_label_text("ms")
         return
-    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+    scale_log(axis)
     axis.set_label_text("ms (logarithmic)")
+
+
+def scale_log(axis: Any) -> None:
+    """A logarithmic axis with numbers in place of powers of ten."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_locator(NullLocator())
