@@ -69,20 +69,21 @@ def test_noise_alone_is_flat(seed):
     assert warmup.classify(two_speeds).label == warmup.FLAT
 
 
-def test_warm_up_goes_on_until_the_level_has_held():
-    series = [5.0, 3.0, 2.0, *noisy(1.0, 40)]
-    assert warmup.ended(series[:5]) is None
-    assert warmup.ended(series[:9]) is None
-    assert warmup.ended(series[:20]) == 3
-    assert warmup.ended(series[:20], noisy(4.0, 20)) == 3
+def test_timed_iterations_before_the_last_level_are_counted_as_warm_up_still():
+    before, timed = [5.0, 3.0], [2.0, *noisy(1.0, 40)]
+    assert warmup.late((before, timed)) == 1
+    assert warmup.late((before, timed), ([4.0, 4.0], noisy(4.0, 41))) == 1  # the phase that is last decides
+    assert warmup.late(([5.0, 3.0, 2.0], noisy(1.0, 40))) == 0
 
 
-def test_warm_up_of_torchscript_covers_the_profiling_runs_of_both_directions():
-    assert warmup.ended(noisy(1.0, 8), torchscript=True) is None
-    assert warmup.ended(noisy(1.0, 14), torchscript=True) == 0
+def test_case_D8_what_has_no_steady_state_gives_up_no_iteration():
+    assert warmup.late(([], [*noisy(3.0, 35), *noisy(1.0, 9)])) == 0
+    climbing = [1.0 + 0.2 * step for step in range(40)]
+    assert warmup.classify(climbing).label == warmup.UNSTEADY
+    assert warmup.late(([], climbing)) == 0
 
 
 def test_few_or_zero_times_are_not_judged():
     assert warmup.classify([1.0, 2.0]).label == warmup.SHORT
     assert warmup.classify([0.0] * 20).end is None
-    assert warmup.ended([]) is None
+    assert warmup.late(([], [])) == 0

@@ -42,7 +42,6 @@ STEADY_SHARE = (
 )
 PLATEAU = 5  # iterations that look like a steady level: what a late re-specialisation comes after
 PROFILING_RUNS = 2  # TorchScript: one profiled run, one that compiles (pytorch pull request 58801)
-MAX_WARMUP = 300  # iterations; beyond them "no steady state" is the answer
 
 
 @dataclass(frozen=True)
@@ -186,25 +185,6 @@ def _tolerance(series: Sequence[float], last: Segment) -> float:
         return ALIKE
     centre = statistics.median(tail)
     return max(ALIKE, 1.4826 * statistics.median(abs(value - centre) for value in tail))
-
-
-def minimum(*, torchscript: bool) -> int:
-    """Iterations before any judgement: TorchScript compiles on its second run, its backward on the next."""
-    return 2 * PROFILING_RUNS + MIN_STEADY if torchscript else MIN_LENGTH
-
-
-def ended(*phases: Sequence[float], torchscript: bool = False) -> int | None:
-    """The first steady iteration of a running warm-up, over all phases given, or None: go on.
-
-    None too while fewer iterations than `minimum` have run. Call it as iterations arrive, give up at
-    MAX_WARMUP.
-    """
-    shapes = [classify(series, torchscript=torchscript) for series in phases if len(series)]
-    if not shapes or any(len(series) < minimum(torchscript=torchscript) for series in phases if len(series)):
-        return None
-    if not all(shape.steady for shape in shapes):
-        return None
-    return max(shape.end or 0 for shape in shapes)
 
 
 def late(*phases: tuple[Sequence[float], Sequence[float]], torchscript: bool = False) -> int:
