@@ -47,6 +47,11 @@ def test_a_steady_and_precise_model_stops_early():
     assert timed == plan.LOOKS[0]
 
 
+def test_a_precise_model_of_short_iterations_is_timed_for_a_while_all_the_same():
+    assert simulate(FREE, 0.01)[2:4] == (50, "precise")
+    assert simulate(FREE, 0.002)[2:4] == (plan.ITERATIONS_CAP, "cap")
+
+
 def test_a_noisy_model_ends_at_the_cap():
     assert simulate(FREE, 0.002, noise=0.2)[2:4] == (plan.ITERATIONS_CAP, "cap")
 

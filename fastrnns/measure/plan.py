@@ -31,6 +31,9 @@ WARMUP_SHARE = 1 / 3  # of the time that a process has for a model
 WARMUP_CAP = 300
 STEADY_WINDOW = 3  # iterations at least; a quarter of the warm-up when that is more
 STEADY_TOLERANCE = 0.05  # between the medians of two windows that follow each other
+# Of iterations before a process may stop as precise: starting it took seconds, so that ending it after six short
+# iterations saves nothing, and leaves its median several times as uncertain as a hundred of them would.
+TIMED_SECONDS = 0.5
 LOOKS = (6, 10, 15, 22, 33, 50, 70)  # planned: looking after each iteration would stop on luck
 
 FIXED, STEADY, CAP, BUDGET, PRECISE, STOPPED = "fixed", "steady", "cap", "budget", "precise", "stopped"
@@ -131,7 +134,7 @@ def enough(
         return None
     if spent_s + next_s > rule.seconds:
         return BUDGET
-    if count in LOOKS:
+    if count in LOOKS and sum(forward_ms) + sum(backward_ms) >= TIMED_SECONDS * 1e3:
         widths = [halfwidth(series) for series in (forward_ms, backward_ms) if series]
         if all(width is not None and width <= rule.precision for width in widths):
             return PRECISE
