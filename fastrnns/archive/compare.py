@@ -1,8 +1,8 @@
 """What two records say of each other: one verdict a model and phase, with its ratio and interval. Pure.
 
-Faster and slower need two things: a difference beyond doubt (Welch's t test on the log of the per-process
-medians, corrected over all models and phases after Holm) and of a size beyond the margin. Same is earned: the
-interval lies inside the margin (two one-sided tests). All else is inconclusive, and says why.
+Faster and slower need two things: a difference beyond doubt (Welch's t test on the log of the per-process medians, or
+Yuen's of trimmed means, corrected over all models and phases after Holm) and of a size beyond the margin. Same is
+earned: the interval lies inside the margin (two one-sided tests). All else is inconclusive, and says why.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fastrnns.archive.comparable import Difference, Record
 from fastrnns.archive.verdict import BACKWARD_SHARE, disturbed
 from fastrnns.errors import MachineError
 from fastrnns.measure import stats
-from fastrnns.measure.difference import Estimate, from_noise, holm, pairwise, welch
+from fastrnns.measure.difference import Estimate, from_noise, holm, pairwise, unpaired
 
 FASTER, SLOWER, SAME, INCONCLUSIVE = "faster", "slower", "same", "inconclusive"
 ONLY_BASE, ONLY_NEW, NOT_COMPARABLE = "only-in-base", "only-in-new", "not-comparable"
@@ -263,7 +263,7 @@ def _judge(
         if len(both) >= MIN_PROCESSES:
             return row, pairwise([a for a, _ in both], [b for _, b in both])
     if min(counts) >= MIN_PROCESSES:
-        return row, welch(*logs)
+        return row, unpaired(*logs)
     if noise is not None:
         return row, from_noise(logs[0], logs[1], noise.deviation, noise.degrees)
     reason = (

@@ -157,7 +157,7 @@ def covers(logs: np.ndarray, truth: float) -> bool:
 
 def verdict(base: np.ndarray, new: np.ndarray, margin: float = MARGIN) -> str:
     """The product's own decision on one model and phase."""
-    estimate = difference.welch(base.tolist(), new.tolist())
+    estimate = difference.unpaired(base.tolist(), new.tolist())
     row = compare.Row("m", "g", "forward", compare.INCONCLUSIVE, margin=margin)
     return compare.decide(row, estimate, estimate.p_different(), estimate.p_outside(margin)).verdict
 
