@@ -196,7 +196,9 @@ def _parser() -> argparse.ArgumentParser:
     report_arguments(
         command("report", report_records, "a page to look at: one file, complete, for any browser")
     )
-    sub = command("import", import_file, "upstream's --print-json output as a record")
+    sub = command(
+        "import", import_file, "upstream's --print-json output, or pytest-benchmark's JSON, as a record"
+    )
     sub.add_argument("file", metavar="FILE", help="oss or pep output of upstream; - is stdin")
     sub.add_argument(
         "--unit",

@@ -1,4 +1,4 @@
-"""Upstream's --print-json output as records: what it holds, in ms, and a verdict on what it does not."""
+"""Upstream's --print-json output, or pytest-benchmark's, as records: what it holds, in ms, and what it does not."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from fastrnns.errors import UsageError
 
 TO_MS = {"ms": 1.0, "s": 1000.0, "us": 0.001, "ns": 1e-6}
 PEP = "Caffe2Observer "
+PYTEST = "pytest-benchmark"
 BACKWARD = "-backward"
 FAMILIES = {"lstm": "rnns", "vl_lstm": "rnns", "gru": "rnns", "rnn": "rnns", "resnet": "cnns"}
 Times = dict[tuple[str, str], dict[str, list[float]]]  # (family, model) -> phase -> times
@@ -22,7 +23,14 @@ Times = dict[tuple[str, str], dict[str, list[float]]]  # (family, model) -> phas
 def read(text: str, unit: str, *, name: str = "the file") -> dict[str, Any]:
     """A record of the oss object or the pep lines in `text`, whose times are in `unit`."""
     scale = TO_MS[unit]
-    form, times = ("pep", _pep(text, name)) if PEP in text else ("oss", _oss(text, name))
+    if PEP in text:
+        form, times = "pep", _pep(text, name)
+    elif (benches := _benchmarks(text)) is not None:
+        form, times = PYTEST, _pytest(benches, name)
+        if unit != "s":
+            raise UsageError(f"{name} is pytest-benchmark's JSON, whose times are seconds; give --unit s")
+    else:
+        form, times = "oss", _oss(text, name)
     if not times:
         raise UsageError(f"{name} holds no times; give the output of upstream's --print-json oss or pep")
     found = records.new("import", ["python -m fastrnns.archive import"], None, {"form": form, "unit": unit})
@@ -33,6 +41,32 @@ def read(text: str, unit: str, *, name: str = "the file") -> dict[str, Any]:
     found["verdict"] = _verdict(found["results"], form)
     found["notes"] = ["started_at is the time of the import; when it was measured is not known"]
     return found
+
+
+def _benchmarks(text: str) -> list[Any] | None:
+    """The entries of pytest-benchmark's JSON; None for another file."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    entries = found.get("benchmarks") if isinstance(found, dict) else None
+    return entries if isinstance(entries, list) and "machine_info" in found else None
+
+
+def _pytest(benches: list[Any], name: str) -> Times:
+    """The rounds of each test of `fastrnns/test_bench.py`, whose extra_info names model, family and phase."""
+    times: Times = {}
+    for bench in benches:
+        try:
+            told, data = bench["extra_info"], bench["stats"]["data"]
+            family, model, phase = (str(told[key]) for key in ("family", "model", "phase"))
+        except (KeyError, TypeError):
+            raise UsageError(
+                f"{name}: a test names no model, or was saved without its rounds; save it with --benchmark-json"
+            ) from None
+        for value in data:
+            _add(times, family + (BACKWARD if phase == "backward" else ""), model, value, name)
+    return times
 
 
 def _oss(text: str, name: str) -> Times:
@@ -104,7 +138,7 @@ def _phase(values: list[float], form: str) -> dict[str, Any] | None:
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
         return None
-    sampled = form == "pep"
+    sampled = form != "oss"
     return {
         "unit": "ms",
         "samples": [finite] if sampled else [],
@@ -128,9 +162,14 @@ def _verdict(results: list[dict[str, Any]], form: str) -> dict[str, Any]:
             against.append(f"{result['model']}: backward not measured ({backward['mean']:.4g} ms)")
     doubts = [
         "imported: the machine, its state, the software, the sizes and the options are not known",
-        "imported: cold caches, because upstream collects garbage between iterations",
-        "imported: the unit is what the importer said it is; upstream prints seconds as ms on a CPU",
     ]
+    if form == PYTEST:
+        doubts.append("imported: one process, so what differs from process to process is not known")
+    else:
+        doubts += [
+            "imported: cold caches, because upstream collects garbage between iterations",
+            "imported: the unit is what the importer said it is; upstream prints seconds as ms on a CPU",
+        ]
     if form == "oss":
         doubts.append("imported: only means, so there are no samples and no intervals")
     return {"status": "invalid" if against else "tainted", "reasons": [*against, *doubts]}
