@@ -96,6 +96,14 @@ def report(session: nox.Session) -> None:
     python(session, "fastrnns.archive", "report", *KEPT, *session.posargs)
 
 
+@nox.session(venv_backend="none", default=False)
+def docs(session: nox.Session) -> None:
+    """Write the reference from the code and build the site into docs/_build."""
+    python(session, "docs.reference", needs=["project", "docs"])
+    words = ("-W", "--keep-going", "-b", "html", str(ROOT / "docs"), str(ROOT / "docs/_build"))
+    python(session, "sphinx", *words, *session.posargs, needs=["project", "docs"])
+
+
 @nox.session(venv_backend="none")
 def lint(session: nox.Session) -> None:
     """Run ruff (rules and format) and mypy."""

@@ -19,7 +19,7 @@ DEFAULT = "results"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse, call, print; returns the exit code."""
-    args = _parser().parse_args(argv)
+    args = parser().parse_args(argv)
     command: Callable[[argparse.Namespace], int] = args.command
     return framed("archive", lambda: command(args), SAID)
 
@@ -166,9 +166,10 @@ def _archive(args: argparse.Namespace):  # type: ignore[no-untyped-def]  # noqa:
     return archive
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m fastrnns.archive", description=__doc__)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+def parser() -> argparse.ArgumentParser:
+    """Build the command's parser."""
+    made = argparse.ArgumentParser(prog="python -m fastrnns.archive", description=__doc__)
+    commands = made.add_subparsers(required=True, metavar="COMMAND")
     refs = "a record: path, id or its beginning, latest, latest~N"
 
     def command(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
@@ -206,7 +207,7 @@ def _parser() -> argparse.ArgumentParser:
         choices=("ms", "s", "us", "ns"),
         help="of its times: upstream prints ms on CUDA, and seconds called ms on a CPU",
     )
-    return parser
+    return made
 
 
 if __name__ == "__main__":

@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import statistics
 import sys
 from collections import Counter
+from pathlib import Path
 
 from fastrnns.archive import compare
 from tests.benchmarks import runs
@@ -52,8 +54,31 @@ def process_medians(record: dict) -> dict[str, list[float]]:
     return {phase: [statistics.median(s) for s in facts["samples"] if s] for phase, facts in phases.items()}
 
 
-def crossed(args: argparse.Namespace, kept: dict[str, list]) -> dict[float, list[Rows]]:
-    """Every changed record against every base, all run in turn; `kept` gets what each process measured."""
+def replayed(path: Path) -> tuple[list[dict], list[dict]]:
+    """The records that a saved run kept, as far as a comparison looks at them: a median a process."""
+    kept = json.loads(path.read_text(encoding="utf-8"))["medians_ms"]
+    sides = [
+        [
+            {
+                "kind": "bench",
+                "fingerprint": {"ids": {"hardware": "as it was"}},
+                "problem": {},
+                "results": [
+                    {
+                        "model": "cudnn", "group": "rnns", "status": "ok",
+                        **{name: {"unit": "ms", "samples": [[each] for each in values]} for name, values in run.items()},
+                    }
+                ],
+            }
+            for run in runs_kept
+        ]
+        for _, runs_kept in sorted(kept.items(), key=lambda item: int(item[0]))
+    ]  # fmt: skip
+    return sides[0], sides[1]
+
+
+def measured(args: argparse.Namespace, kept: dict[str, list]) -> tuple[list[dict], list[dict]]:
+    """Base and changed records, run in turn; `kept` gets what each process measured."""
     bases, changed = [], []
     for number in range(args.repeats):
         sides = [(bases, args.seq_length), (changed, round(args.seq_length * (1 + args.target)))]
@@ -66,6 +91,12 @@ def crossed(args: argparse.Namespace, kept: dict[str, list]) -> dict[float, list
             count = len(result["forward"]["samples"]) if result["forward"] else 0
             shown = " / ".join("-" if each is None else f"{each:.4g}" for each in medians)
             print(f"{number + 1:3} {steps} steps: {shown} ms, {count} processes, {seconds:.0f} s", flush=True)
+    return bases, changed
+
+
+def crossed(args: argparse.Namespace, kept: dict[str, list]) -> dict[float, list[Rows]]:
+    """Every changed record against every base, and the equal ones against each other."""
+    bases, changed = measured(args, kept) if args.replay is None else replayed(args.replay)
     same = [judged(*pair) for side in (bases, changed) for pair in itertools.combinations(side, 2)]
     false = sum(row[1] in {compare.FASTER, compare.SLOWER} for rows in same for row in rows.values())
     verdicts = Counter(row[1] for rows in same for row in rows.values())
@@ -80,11 +111,17 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--cross", action="store_true", help="judge every base against every changed record")
     parser.add_argument(
+        "--replay",
+        type=Path,
+        metavar="FILE",
+        help="judge what an earlier --cross --json saved, measuring nothing",
+    )
+    parser.add_argument(
         "--target", type=float, default=0.05, help="the shift to be found in 95 %% of the runs"
     )
     args = parser.parse_args()
     kept: dict[str, list] = {}
-    found = crossed(args, kept) if args.cross else in_turn(args)
+    found = crossed(args, kept) if args.cross or args.replay else in_turn(args)
     missed = False
     shares: dict[str, dict[str, float]] = {}
     print(f"{'model and phase':28} {'added':>6} {'ratio':>8} {'slower':>8} {'faster':>8}")
