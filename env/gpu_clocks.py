@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from env import gpu, helper
+from env import helper
 from env.errors import UsageError
 from env.journal import Entry
 from env.knob import Knob
-from env.probes import bounded
 from env.step import Host, State
 
 BASE = "base"
@@ -55,6 +54,9 @@ class GpuClocks(Knob):
             return self.state("unavailable", None, wanted, NOT_NAMED, SOURCE)
         if not self.host.files.real and self._nvml is None:
             return self.state("unavailable", None, wanted, "a tree has no GPU driver behind it", SOURCE)
+        from env import gpu  # NVML and what bounds it: only where a GPU is named
+        from env.probes import bounded
+
         said = bounded(self._settings, limit_s=gpu.NVML_LIMIT_S)
         if not said.known:
             return self.state("unknown", None, wanted, f"NVML: {said.reason}", SOURCE)
@@ -88,6 +90,8 @@ class GpuClocks(Knob):
         """Lock them, when asked."""
         if not self._to_do() or not self.host.privilege.available():
             return
+        from env import gpu
+
         mhz, uuid = self.target(), gpu.uuid(self._library(), self.index or 0)
         if self.host.journal is not None:
             self.host.journal.operation(self.name, "lock-clocks", uuid=uuid, mhz=mhz)
@@ -141,6 +145,8 @@ class GpuClocks(Knob):
         return next((int(entry.data["mhz"]) for entry in entries), None)
 
     def _settings(self) -> str:
+        from env import gpu
+
         found = gpu.describe(self._library(), self.index or 0)
         parts = [found.model or "GPU"]
         if found.max_sm_mhz is not None:
@@ -153,9 +159,13 @@ class GpuClocks(Knob):
         return ", ".join(parts)
 
     def _library(self) -> Any:
+        from env import gpu
+
         return gpu.start(self._nvml)
 
     def _ask(self, name: str, *arguments: Any) -> Any:
+        from env import gpu
+
         library = self._library()
         return gpu.ask(library, name, library.nvmlDeviceGetHandleByIndex(self.index), *arguments)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import hashlib
 import json
 import os
 import re
@@ -145,6 +144,8 @@ def op_hello() -> dict[str, Any]:
 
 def version(path: str) -> str:
     """A digest of a helper's file, by which caller and helper know each other."""
+    import hashlib  # loads OpenSSL: 10 ms that no other operation needs
+
     with open(path, "rb") as file:
         return hashlib.sha256(file.read()).hexdigest()
 
