@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -76,6 +77,51 @@ def test_its_json_becomes_a_record_in_milliseconds(saved, tmp_path):
     assert any("one process" in reason for reason in record["verdict"]["reasons"])
     with pytest.raises(UsageError, match="whose times are seconds; give --unit s"):
         imports.read(saved.read_text(), "ms")
+
+
+def test_a_forward_follows_a_backward_as_in_bench_and_holds_no_outputs_of_the_last_round():
+    from fastrnns import test_bench
+
+    class Outputs:
+        alive = 0
+
+        def __init__(self):
+            Outputs.alive += 1
+
+        def __del__(self):
+            Outputs.alive -= 1
+
+    calls = []
+
+    def forward():
+        calls.append(f"forward beside {Outputs.alive}")
+        return (Outputs(),)
+
+    class Benchmark:
+        def __init__(self):
+            self.extra_info = {}
+
+        def pedantic(self, target, setup, rounds, warmup_rounds):
+            for _ in range(warmup_rounds + rounds):
+                assert setup() is None
+                assert target() is None
+
+    parameter = SimpleNamespace(grad="left")
+    measured = SimpleNamespace(
+        inputs=(),
+        params=[parameter],
+        forward=forward,
+        backward_setup=None,
+        backward=lambda _: calls.append("backward"),
+    )
+    model = SimpleNamespace(name="fake", family="lstm")
+    request = SimpleNamespace(
+        config=SimpleNamespace(getoption={"--rounds": 2, "--warmup-rounds": 1}.__getitem__)
+    )
+    test_bench.test_forward(model, measured, SimpleNamespace(type="cpu"), Benchmark(), request)
+    once = "forward beside 0"
+    assert calls == [once, "backward", once, "backward", once]
+    assert parameter.grad is None
 
 
 def test_somebody_elses_benchmarks_are_refused():
