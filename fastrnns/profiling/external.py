@@ -87,8 +87,11 @@ def _output(
         if interrupted():
             raise ToolFailed(f"interrupted before {name} was done")
         if time.monotonic() > deadline:
+            fewer = (
+                "look at fewer kernels with --launches" if name == "ncu" else "profile fewer with --nloops"
+            )
             raise ToolFailed(
-                f"{name} did not end within {timeout_s:g} s; profile fewer iterations with --nloops"
+                f"{name} did not end within {timeout_s:g} s; {fewer}, or allow more with --timeout"
             )
 
 

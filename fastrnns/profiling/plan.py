@@ -67,6 +67,11 @@ class Plan:
             "threads": self.threads,
         }
 
+    @property
+    def nloops_of_tool(self) -> int:
+        """Iterations that the tool sees: ncu itself repeats each kernel, so it is given one."""
+        return 1 if self.choice.tool == "ncu" else self.nloops
+
     def options(self) -> dict[str, Any]:
         """What a record holds of it."""
         return {
@@ -79,7 +84,8 @@ class Plan:
             "threads": self.threads,
             "processes": 1,
             "warmup": self.warmup,
-            "nloops": self.nloops,
+            "nloops": self.nloops_of_tool,
+            **({"launches": self.launches} if self.choice.tool == "ncu" else {}),
             "tool": self.choice.tool,
             "sleep_between_seconds": self.sleep_s,
         }
@@ -87,14 +93,13 @@ class Plan:
     def internal_run(self, model: str) -> list[str]:
         """The arguments of the profiled child: one model, as this plan says, no profiler of its own."""
         sizes = self.problem
-        nloops = 1 if self.choice.tool == "ncu" else self.nloops  # ncu itself repeats each kernel
         words = [
             "-m", "fastrnns.profile", "--internal-run", f"--{REGISTRY[model].group}", model,
             "--seqLength", str(sizes.seq_length), "--numLayers", str(sizes.num_layers),
             "--inputSize", str(sizes.input_size), "--hiddenSize", str(sizes.hidden_size),
             "--miniBatch", str(sizes.mini_batch), "--device", self.device, "--dtype", self.dtype,
             "--tf32", "on" if self.tf32 else "off", "--fuser", self.fuser, "--seed", str(self.seed),
-            "--warmup", str(self.warmup), "--nloops", str(nloops),
+            "--warmup", str(self.warmup), "--nloops", str(self.nloops_of_tool),
         ]  # fmt: skip
         words += ["--executor", self.executor] if self.executor else []
         return words + (["--threads", str(self.threads)] if self.threads else [])
