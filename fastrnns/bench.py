@@ -89,10 +89,10 @@ def answer_pair(options: BenchOptions) -> int:
     """Measure two environments in turn, show both, and judge the second against the first."""
     from fastrnns import environments, session
 
-    pair = environments.ask(options.ab or ())
-    for name, environment in zip(("base", "new"), pair, strict=True):
+    pair = dict(zip(("base", "new"), environments.ask(options.ab or ()), strict=True))
+    for name, environment in pair.items():
         say(f"{name}: {environment}")
-    base, new = session.run_pair(options, pair)
+    base, new = session.run_sides(options, pair)
     for name, run in (("base", base), ("new", new)):
         say(f"{name}:")
         show(run, options)

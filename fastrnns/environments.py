@@ -1,4 +1,4 @@
-"""The two Python environments of --ab: found, and asked what they hold before anything is touched."""
+"""Python environments that are measured: found, and asked what they hold before anything is touched."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Environment:
         return f"torch {self.torch} on Python {self.facts['python']['version']}"
 
 
-def interpreter(named: str) -> str:
+def interpreter(named: str, flag: str = "--ab") -> str:
     """The Python of an environment's folder, or the interpreter itself; UsageError where there is none.
 
     The path is made absolute and no link is followed: a virtual environment is told by the path of its link.
@@ -48,16 +48,27 @@ def interpreter(named: str) -> str:
         path = path / "bin" / "python"
     if not path.is_file() or not os.access(path, os.X_OK):
         raise UsageError(
-            f"--ab {named}: there is no Python there; give an interpreter, or a folder with bin/python"
+            f"{flag} {named}: there is no Python there; give an interpreter, or a folder with bin/python"
         )
     return os.path.abspath(path)  # noqa: PTH100 - resolve would follow the link
 
 
-def ask(pythons: Sequence[str]) -> list[Environment]:
-    """What each interpreter holds, all asked at the same time; UsageError for one that cannot import torch."""
+def ask(pythons: Sequence[str], flag: str = "--ab") -> list[Environment]:
+    """What each interpreter holds; UsageError for the first that cannot import torch."""
+    found = []
+    for python, answer in zip(pythons, answers(pythons), strict=True):
+        if isinstance(answer, str):
+            raise UsageError(f"{flag} {python}: {answer}")
+        found.append(answer)
+    return found
+
+
+def answers(pythons: Sequence[str], modules: Sequence[str] = ("torch",)) -> list[Environment | str]:
+    """What each interpreter holds, or why it cannot import the modules; all are asked at the same time."""
+    imports = "".join(f"import {module}\n" for module in modules if module != "torch")
     children = [
         subprocess.Popen(
-            [python, "-c", ASK],
+            [python, "-c", imports + ASK],
             env=child_environment(None),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -67,24 +78,22 @@ def ask(pythons: Sequence[str]) -> list[Environment]:
         )
         for python in pythons
     ]
-    found = []
     try:
-        for python, child in zip(pythons, children, strict=True):
-            try:
-                out, err = child.communicate(timeout=IMPORT_SECONDS)
-            except subprocess.TimeoutExpired:
-                raise UsageError(
-                    f"--ab {python}: importing torch took more than {IMPORT_SECONDS:g} s"
-                ) from None
-            if child.returncode != 0:
-                last = next((line for line in reversed(err.splitlines()) if line.strip()), "no message")
-                raise UsageError(
-                    f"--ab {python}: it cannot import torch ({last.strip()[:200]}); install torch there"
-                )
-            facts = json.loads(out.splitlines()[-1])
-            found.append(Environment(python, facts.pop("torch"), facts))
+        return [_answer(python, child, modules) for python, child in zip(pythons, children, strict=True)]
     finally:
         for child in children:
             child.kill()
             child.communicate()
-    return found
+
+
+def _answer(python: str, child: subprocess.Popen[str], modules: Sequence[str]) -> Environment | str:
+    named = " and ".join(modules)
+    try:
+        out, err = child.communicate(timeout=IMPORT_SECONDS)
+    except subprocess.TimeoutExpired:
+        return f"importing {named} took more than {IMPORT_SECONDS:g} s"
+    if child.returncode != 0:
+        last = next((line for line in reversed(err.splitlines()) if line.strip()), "no message")
+        return f"it cannot import {named} ({last.strip()[:200]}); install {named} there"
+    facts = json.loads(out.splitlines()[-1])
+    return Environment(python, facts.pop("torch"), facts)

@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 WORKER = "fastrnns.measure.worker"
 SAME_WORK = "same forward and backward work"  # what the registry says of models that need no caution
 FAILED, INTERRUPTED = 1, 130
+MOST_STARTED = 10  # workers of all sides that wait for their turn, each with torch in its memory
 FACTS_SECONDS = 30.0  # longest wait for the fingerprint before the first iteration
 
 
@@ -88,7 +89,7 @@ class Background:
 
 @dataclass
 class Side:
-    """One record in the making: of the only side, or of one of the two environments of --ab."""
+    """One record in the making: of the only side, or of one of several environments measured in turn."""
 
     record: dict[str, Any]
     environment: Environment | None = None  # None: this interpreter
@@ -104,15 +105,15 @@ def run(options: BenchOptions, kind: str = "bench") -> Run:
     return _run(options, [Side(record)])[0]
 
 
-def run_pair(options: BenchOptions, environments: Sequence[Environment]) -> list[Run]:
-    """Measure two environments on one held machine, process by process; their records name each other."""
+def run_sides(options: BenchOptions, environments: Mapping[str, Environment]) -> list[Run]:
+    """Measure environments, by name, on one held machine, process by process; their records name each other."""
     from fastrnns.archive import record as records
 
     sides = [
         Side(records.new("bench", options.argv, options.problem.as_dict(), options.recorded()), environment)
-        for environment in environments
+        for environment in environments.values()
     ]
-    for side, name in zip(sides, ("base", "new"), strict=True):
+    for side, name in zip(sides, environments, strict=True):
         side.record["options"] |= {"pair": sides[0].record["id"], "side": name}
     return _run(options, sides)
 
@@ -226,7 +227,8 @@ def measure(
     from fastrnns.present.progress import progress_on
 
     shown = progress_on(sys.stderr, len(options.models) * len(sides), options.plan.processes)
-    conductors = [_conductor(options, held, side, background, interrupts, shown) for side in sides]
+    beside = min(len(held.cpus or os.sched_getaffinity(0)), max(1, MOST_STARTED // len(sides)))
+    conductors = [_conductor(options, held, side, background, interrupts, shown, beside) for side in sides]
     try:
         if len(sides) == 1:
             conductors[0].run(sides[0].outcome)
@@ -243,6 +245,7 @@ def _conductor(  # noqa: PLR0917 - all that a process meets
     background: Background,
     interrupts: Interrupts,
     shown: Progress,
+    beside: int,
 ) -> Conductor:
     def hello(child: Child, _event: dict[str, Any]) -> None:
         background.wait(FACTS_SECONDS)  # nothing of ours runs beside the iterations
@@ -269,7 +272,7 @@ def _conductor(  # noqa: PLR0917 - all that a process meets
             "cache": options.cache,
         },
         spawn=lambda: start_inside(WORKER, held.cpus, held.adopt, python=python),
-        beside=len(held.cpus or os.sched_getaffinity(0)),
+        beside=beside,
         on_hello=hello,  # type: ignore[arg-type]  # it is given what spawn made
         on_process_end=side.watched.end,
         on_event=shown.event,

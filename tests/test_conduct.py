@@ -247,6 +247,31 @@ def test_two_sides_take_turns_and_a_model_that_failed_on_one_is_measured_on_none
     assert outcomes[1].models["b"].status == "failed"
 
 
+def test_of_three_sides_the_one_that_fails_is_left_out_and_the_others_go_on_in_balanced_turns():
+    told = []
+
+    def side(name):
+        def script(names):
+            told.append(name)
+            yield {"event": "hello", "ready_s": 0.0}
+            if name == "c":
+                yield {"event": "model_start", "model": "m"}
+                yield {"event": "model_failed", "model": "m", "status": "failed", "error": "no"}
+            else:
+                yield from timed("m", [1.0] * 6)
+            yield {"event": "done"}
+
+        plan = Plan(processes=4, most_processes=4)
+        spawn = lambda: FakeChild(script)  # noqa: E731
+        return Conductor(plan=plan, names=["m"], torchscript=(), job={"device": "cpu"}, spawn=spawn)
+
+    outcomes = [Outcome({}) for _ in "abc"]
+    interleave([side(name) for name in "abc"], outcomes)
+    assert "".join(told) == "abc" + "ba" + "ba" + "ab"
+    assert [len(outcome.models["m"].forward.samples) for outcome in outcomes] == [4, 4, 0]
+    assert outcomes[2].models["m"].status == "failed"
+
+
 def test_workers_start_beside_one_another_and_none_measures_while_another_starts():
     trace = []
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fastrnns.measure import plan as planning
-from fastrnns.measure import replicates
+from fastrnns.measure import replicates, turns
 from fastrnns.measure.plan import Plan, Spent
 from fastrnns.measure.process import ChildDied
 from fastrnns.measure.starting import ChildLike, Starters
@@ -293,31 +293,24 @@ class Conductor:
 
 
 def interleave(conductors: Sequence[Conductor], outcomes: Sequence[Outcome]) -> None:
-    """Two runs as one: process by process, each side first in turn, so that drift hits both alike.
+    """Several runs as one: process by process, each side first in turn, so that drift hits all alike.
 
-    A model is measured on both sides as long as either wants it, and on none once it failed on one: the n-th
-    process of a side is the pair of the n-th of the other.
+    A model is measured on all sides as long as one of them wants it; on none of its own once it failed there, and
+    on none at all once fewer than two sides are left to compare. The n-th process of a side is the pair of the
+    n-th of any other.
     """
     for conductor, outcome in zip(conductors, outcomes, strict=True):
         conductor.begin(outcome)
     process = 0
     try:
         while not any(outcome.interrupted for outcome in outcomes):
-            wanted = {
-                name
-                for conductor, outcome in zip(conductors, outcomes, strict=True)
-                for name in conductor.due(process, outcome)
-            }
-            failed = {name for outcome in outcomes for name, model in outcome.models.items() if model.status}
-            names = conductors[0].names
-            turn = planning.rotated(names, process, conductors[0].plan.processes)
-            todo = [name for name in turn if name in wanted - failed]
-            if not todo:
+            todo = _turn(conductors, outcomes, process)
+            if not any(todo):
                 break
-            sides = list(zip(conductors, outcomes, strict=True))
-            for conductor, outcome in sides if process % 2 == 0 else reversed(sides):
-                conductor.serve(process, list(todo), outcome)
-                if outcome.interrupted:
+            for side in turns.order(len(conductors), process):
+                if todo[side]:
+                    conductors[side].serve(process, todo[side], outcomes[side])
+                if outcomes[side].interrupted:
                     break
             process += 1
     finally:
@@ -326,3 +319,16 @@ def interleave(conductors: Sequence[Conductor], outcomes: Sequence[Outcome]) -> 
     if any(outcome.interrupted for outcome in outcomes):
         for outcome in outcomes:
             outcome.interrupted = True
+
+
+def _turn(conductors: Sequence[Conductor], outcomes: Sequence[Outcome], process: int) -> list[list[str]]:
+    """The models that each side measures in one round, in their turn."""
+    wanted = {
+        name
+        for conductor, outcome in zip(conductors, outcomes, strict=True)
+        for name in conductor.due(process, outcome)
+    }
+    failed = [{name for name, model in outcome.models.items() if model.status} for outcome in outcomes]
+    able = {name for name in wanted if sum(name not in names for names in failed) > 1}
+    names = planning.rotated(conductors[0].names, process, conductors[0].plan.processes)
+    return [[name for name in names if name in able - left_out] for left_out in failed]
