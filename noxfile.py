@@ -2,7 +2,7 @@
 # /// script
 # dependencies = ["nox>=2024.10.9"]
 # ///
-"""Sessions: setup_env restore_env verify bench profile compare calibrate reproduce report lint tests.
+"""Sessions: setup_env restore_env verify bench profile compare calibrate reproduce matrix report lint tests.
 
 `nox --list` says what each does.
 
@@ -88,6 +88,14 @@ def calibrate(session: nox.Session) -> None:
 def reproduce(session: nox.Session) -> None:
     """Run what a record ran, with its software, and say whether it holds (`-- RECORD`)."""
     python(session, "fastrnns.reproduce", *KEPT, *session.posargs)
+
+
+@nox.session(venv_backend="none", default=False)
+def matrix(session: nox.Session) -> None:
+    """Measure builds of PyTorch in turn, and compare (`-- --torch 2.13.0 2.14.1 -- --rnns NAME ...`)."""
+    words = session.posargs
+    cut = words.index("--") if "--" in words else len(words)
+    python(session, "fastrnns.matrix", *words[:cut], "--", *ARCHIVED, *words[cut + 1 :])
 
 
 @nox.session(venv_backend="none", default=False)

@@ -39,7 +39,9 @@ def base_for(options: BenchOptions) -> dict[str, Any]:
     return base
 
 
-def judged(base: dict[str, Any], new: dict[str, Any], options: BenchOptions) -> Comparison:
+def judged(
+    base: dict[str, Any], new: dict[str, Any], options: BenchOptions, margin: float | None = None
+) -> Comparison:
     """The comparison, with the noise floor of this machine where it was calibrated."""
     from fastrnns.archive import calibration, compare, store
 
@@ -47,4 +49,4 @@ def judged(base: dict[str, Any], new: dict[str, Any], options: BenchOptions) -> 
     known = None
     if archive.folder.is_dir():
         known = calibration.find((entry.record for entry in archive.list()), new)
-    return compare.compare(base, new, calibration=known)
+    return compare.compare(base, new, margin=compare.MARGIN if margin is None else margin, calibration=known)

@@ -53,10 +53,10 @@ def interpreter(named: str, flag: str = "--ab") -> str:
     return os.path.abspath(path)  # noqa: PTH100 - resolve would follow the link
 
 
-def ask(pythons: Sequence[str], flag: str = "--ab") -> list[Environment]:
-    """What each interpreter holds; UsageError for the first that cannot import torch."""
+def ask(pythons: Sequence[str], flag: str = "--ab", modules: Sequence[str] = ("torch",)) -> list[Environment]:
+    """What each interpreter holds; UsageError for the first that cannot import the modules."""
     found = []
-    for python, answer in zip(pythons, answers(pythons), strict=True):
+    for python, answer in zip(pythons, answers(pythons, modules), strict=True):
         if isinstance(answer, str):
             raise UsageError(f"{flag} {python}: {answer}")
         found.append(answer)

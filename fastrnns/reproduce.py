@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from env.command import framed
+from fastrnns import installer
 from fastrnns.errors import SAID, MachineError, UsageError
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 KIND = "reproduce"
 REPRODUCED, NOT_REPRODUCED, UNDECIDED = "reproduced", "not reproduced", "undecided"
-INSTALL_SECONDS = 3600.0
 BESIDE_TORCH = ("torchvision", "numpy", "scipy", "rich", "jsonschema", "psutil", "py-cpuinfo", "nvidia-ml-py")
 
 
@@ -131,12 +131,6 @@ def interpreter(wanted: Software, python: str | None, *, install: bool) -> str:
 
 def environment(wanted: Software) -> str:
     """An environment of its own for a torch version, made once and kept in the user's cache."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = cache / "fastrnns" / f"python{wanted.python}-torch{wanted.torch}"
-    python = folder / "bin" / "python"
-    done = folder / "complete"
-    if done.exists():
-        return str(python)
     base = (
         sys.executable if wanted.python == software_here().python else shutil.which(f"python{wanted.python}")
     )
@@ -145,27 +139,14 @@ def environment(wanted: Software) -> str:
             f"cannot be reproduced here: the record ran {wanted}, and python{wanted.python} "
             "is not on the PATH; install it"
         )
-    say(f"making an environment for {wanted} in {folder}")
-    shutil.rmtree(folder, ignore_errors=True)
-    for words in (
-        [base, "-m", "venv", str(folder)],
-        [str(python), "-m", "pip", "install", "--quiet", f"torch=={wanted.torch}", *BESIDE_TORCH],
-    ):
-        try:
-            made = subprocess.run(
-                words, capture_output=True, text=True, errors="replace", timeout=INSTALL_SECONDS, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise MachineError(
-                f"cannot be reproduced here: {wanted} could not be installed ({error})"
-            ) from None
-        if made.returncode != 0:
-            last = [line for line in made.stderr.splitlines() if line.strip()][-1:] or ["no reason given"]
-            raise MachineError(
-                f"cannot be reproduced here: {wanted} could not be installed ({last[0].strip()})"
-            )
-    done.touch()
-    return str(python)
+    torch, cache = str(wanted.torch), installer.default_cache()
+    recipe = installer.Recipe(base, str(wanted.python), f"torch=={torch}", torch, BESIDE_TORCH)
+    if installer.kept(recipe, cache) is None:
+        say(f"making an environment for {wanted} in {cache / recipe.name}")
+    try:
+        return installer.make(recipe, cache)
+    except installer.InstallError as error:
+        raise MachineError(f"cannot be reproduced here: {wanted} could not be installed ({error})") from None
 
 
 def repeat(record: Mapping[str, Any], python: str) -> dict[str, Any]:

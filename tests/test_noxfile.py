@@ -116,6 +116,23 @@ def elsewhere(noxfile: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     return noxfile
 
 
+@pytest.mark.parametrize(
+    ("given", "passed"),
+    [
+        (["--torch", "a", "b", "--", "--rnns", "jit"], ["--torch", "a", "b", "--"]),
+        (["--torch", "a", "b"], ["--torch", "a", "b", "--"]),
+    ],
+)
+def test_the_matrix_adds_what_sessions_add_to_the_words_of_bench(
+    noxfile: ModuleType, monkeypatch: pytest.MonkeyPatch, given: list[str], passed: list[str]
+) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(noxfile, "python", lambda session, module, *words: seen.extend([module, *words]))
+    noxfile.matrix.func(FakeSession(given))
+    bench = given[given.index("--") + 1 :] if "--" in given else []
+    assert seen == ["fastrnns.matrix", *passed, *noxfile.ARCHIVED, *bench]
+
+
 def test_what_is_installed_already_is_not_installed_again(elsewhere: ModuleType) -> None:
     first = FakeSession()
     interpreter = elsewhere.shared_environment(first, ["project", "test"])

@@ -5,24 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fastrnns.archive.compare import NOT_COMPARABLE, Comparison, Row
-from fastrnns.present.table import number
+from fastrnns.present.table import aligned, number
 
 HEADINGS = ("model", "phase", "base ms", "new ms", "ratio", "95 % interval", "margin", "verdict")
+LEFT = frozenset({0, 1, 7})  # columns of words
 SHOWN_SOFTWARE = 12
 
 
 def text(comparison: Comparison) -> str:
     """The table, then what a reader must know beside it."""
-    cells = [HEADINGS, *(_cells(row) for row in comparison.rows)]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(HEADINGS))]
-    lines = [
-        "  ".join(
-            cell.ljust(width) if column in {0, 1, 7} else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in cells
-    ]
-    return "\n".join([*lines, *_beside(comparison)])
+    lines = aligned([HEADINGS, *(_cells(row) for row in comparison.rows)], LEFT)
+    return "\n".join([lines, *_beside(comparison)])
 
 
 def markdown(comparison: Comparison) -> str:
@@ -31,7 +24,7 @@ def markdown(comparison: Comparison) -> str:
         f"**{comparison.overall}**: `{comparison.new_id}` against `{comparison.base_id}`",
         "",
         "| " + " | ".join(HEADINGS) + " |",
-        "|" + "|".join(" --- " if column in {0, 1, 7} else " ---: " for column in range(len(HEADINGS))) + "|",
+        "|" + "|".join(" --- " if column in LEFT else " ---: " for column in range(len(HEADINGS))) + "|",
     ]
     lines += ["| " + " | ".join(_escaped(cell) for cell in _cells(row)) + " |" for row in comparison.rows]
     beside = _beside(comparison)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -103,6 +103,18 @@ def share(result: Mapping[str, Any], phase: str) -> str:
     from fastrnns.profiling import roofline
 
     return roofline.percent(result["roofline"], phase)
+
+
+def aligned(lines: Sequence[Sequence[str]], left: Collection[int]) -> str:
+    """Lines of cells as columns: words to the left, numbers to the right."""
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if column in left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
 
 
 def references(results: Sequence[Mapping[str, Any]]) -> str:
