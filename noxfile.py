@@ -123,7 +123,7 @@ def lint(session: nox.Session) -> None:
 @nox.session(venv_backend="none")
 def tests(session: nox.Session) -> None:
     """Run the tests; arguments go to pytest."""
-    python(session, "pytest", *session.posargs, needs=["project", "test"])
+    python(session, "pytest", *session.posargs, needs=["project", "archive", "test"])
 
 
 # The shared environment.
@@ -145,8 +145,8 @@ def shared_environment(session: nox.Session, needs: Sequence[str]) -> Path:
     """The interpreter of the shared environment, with what `needs` names installed in it.
 
     `project` is the project itself, editable, so that the measured code is the edited code; any other name is
-    a dependency group of pyproject.toml. What is already there is not installed again: the stamp of a need is
-    the text of its requirements.
+    an optional dependency or a dependency group of pyproject.toml. What is already there is not installed
+    again: the stamp of a need is the text of its requirements.
     """
     if {"--no-venv", "none"} & set(sys.argv):
         return present_environment(session)
@@ -200,6 +200,8 @@ def install_arguments(need: str) -> list[str]:
     """The pip arguments that satisfy one need."""
     if need == "project":
         return ["--editable", str(ROOT)]
+    if need in PROJECT["project"]["optional-dependencies"]:
+        return list(PROJECT["project"]["optional-dependencies"][need])
     return list(nox.project.dependency_groups(PROJECT, need))
 
 

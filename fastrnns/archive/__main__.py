@@ -1,4 +1,4 @@
-"""python -m fastrnns.archive: list, show, check, add, export, import, report; data on stdout, the rest on stderr."""
+"""python -m fastrnns.archive: records kept, shown, exported and queried; data on stdout, the rest on stderr."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def list_records(args: argparse.Namespace) -> int:
     """Print the table of the archive."""
     from fastrnns.archive import listing
+    from fastrnns.archive.index import command
 
     archive = _archive(args)
-    survey = archive.survey()
+    survey = command.survey(args, archive)
     for problem in survey.problems:
         print(f"archive: skipped: {problem}", file=sys.stderr)
     if args.json:
@@ -82,9 +83,10 @@ def add_records(args: argparse.Namespace) -> int:
 def model_history(args: argparse.Namespace) -> int:
     """Print where a model's time changed, and what software changed there."""
     from fastrnns.archive import history
+    from fastrnns.archive.index import command
 
     archive = _archive(args)
-    survey = archive.survey()
+    survey = command.survey(args, archive, args.model)
     for problem in survey.problems:
         print(f"archive: skipped: {problem}", file=sys.stderr)
     found = history.history((entry.record for entry in survey.entries), args.model)
@@ -157,6 +159,20 @@ def report_records(args: argparse.Namespace) -> int:
     return command.run(args)
 
 
+def index_archive(args: argparse.Namespace) -> int:
+    """Bring the index of the archive up to date."""
+    from fastrnns.archive.index import command
+
+    return command.index(args)
+
+
+def query_archive(args: argparse.Namespace) -> int:
+    """Print what a query selects from the index."""
+    from fastrnns.archive.index import command
+
+    return command.ask(args)
+
+
 def _archive(args: argparse.Namespace):  # type: ignore[no-untyped-def]  # noqa: ANN202 - imported late
     from fastrnns.archive import store
 
@@ -178,14 +194,21 @@ def parser() -> argparse.ArgumentParser:
         sub.set_defaults(command=run)
         return sub
 
+    def indexed(sub: argparse.ArgumentParser) -> None:
+        sub.add_argument(
+            "--index", metavar="WHERE", help="a folder or fsspec URL that `index` filled (ARCHIVE/.index)"
+        )
+
     sub = command("list", list_records, "all records, oldest first")
     sub.add_argument("--json", action="store_true", help="as JSON")
+    indexed(sub)
     sub = command("show", show_record, "one record in full")
     sub.add_argument("refs", nargs="*", default=["latest"], metavar="REF", help=refs)
     sub.add_argument("--json", action="store_true", help="the record itself")
     sub = command("history", model_history, "where a model's time changed, and the software with it")
     sub.add_argument("model", metavar="MODEL", help="as bench --list names it")
     sub.add_argument("--json", action="store_true", help="as JSON")
+    indexed(sub)
     sub = command("check", check_records, "find torn, edited, duplicated and foreign files")
     sub.add_argument("paths", nargs="*", metavar="PATH", help="archives or records (the archive)")
     sub = command("add", add_records, "take a record from elsewhere, as one that could not be archived")
@@ -197,6 +220,20 @@ def parser() -> argparse.ArgumentParser:
     report_arguments(
         command("report", report_records, "a page to look at: one file, complete, for any browser")
     )
+    sub = command("index", index_archive, "bring the index up to date: columns made from the files")
+    sub.add_argument("where", nargs="?", metavar="WHERE", help="a folder or an fsspec URL (ARCHIVE/.index)")
+    sub.add_argument("--rebuild", action="store_true", help="read every file again")
+    sub = command("query", query_archive, "ask the index in SQL")
+    sub.add_argument(
+        "sql", metavar="SQL", help="a SELECT from records, results, processes, machines, software, ..."
+    )
+    sub.add_argument(
+        "--format",
+        choices=("table", "csv", "json"),
+        default="table",
+        help="json is one object a line (table)",
+    )
+    indexed(sub)
     sub = command(
         "import", import_file, "upstream's --print-json output, or pytest-benchmark's JSON, as a record"
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from env import fingerprint
 
@@ -119,6 +119,24 @@ def refusals(base: Record, new: Record, *, within_machine: bool = False) -> list
     if not within_machine:
         found += _step_differences(base, new)
     return found
+
+
+def series_key(record: Record) -> Hashable:
+    """Equal for any two records between which `refusals` finds nothing; unequal keys need no look at the rest."""
+    options = record.get("options") or {}
+    return (
+        hardware_id(record),
+        device_kind(record),
+        _frozen(record.get("problem") or {}),
+        *(_frozen(options.get(key, UNRECORDED.get(key))) for key in OPTIONS),
+    )
+
+
+def _frozen(value: Any) -> Hashable:
+    """A JSON value as `leaf_differences` sees it: a key without a value is no key."""
+    if isinstance(value, Mapping):
+        return frozenset((key, _frozen(item)) for key, item in value.items() if item is not None)
+    return tuple(map(_frozen, value)) if isinstance(value, list) else cast(Hashable, value)
 
 
 def _step_differences(base: Record, new: Record) -> Iterator[Difference]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -58,17 +58,20 @@ class Series:
 def history(records: Iterable[Record], model: str, margin: float = MARGIN) -> list[Series]:
     """All series of a model, oldest record first in `records`."""
     groups: list[list[Record]] = []
+    alike: dict[Hashable, list[list[Record]]] = {}  # only those of one series key can be of one series
     for record in records:
         if record.get("kind") not in KINDS or _result(record, model) is None:
             continue
         if (record.get("verdict") or {}).get("status") == "invalid":
             continue
-        for group in groups:
+        candidates = alike.setdefault(comparable.series_key(record), [])
+        for group in candidates:
             if not comparable.refusals(group[0], record):
                 group.append(record)
                 break
         else:
-            groups.append([record])
+            candidates.append([record])
+            groups.append(candidates[-1])
     found = [_series(group, model, phase, margin) for group in groups for phase in PHASES]
     return [series for series in found if series is not None]
 
