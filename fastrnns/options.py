@@ -46,11 +46,6 @@ class BenchOptions:
     against: str | None = None
     ab: tuple[str, str] | None = None  # two interpreters
 
-    @property
-    def judged(self) -> bool:
-        """Whether what is measured is compared at once."""
-        return self.against is not None or self.ab is not None
-
     def recorded(self) -> dict[str, Any]:
         """The options as the record holds them; null where the data decide."""
         return {

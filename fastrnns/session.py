@@ -125,7 +125,8 @@ def _run(options: BenchOptions, sides: Sequence[Side]) -> list[Run]:
         try:
             gpu = options.device.nvml_index()
             with options.machine.held(gpu=gpu, command="bench") as held:
-                background = Background(lambda: slow_work(options, held.before))
+                wanted = options.archive is not None or options.against is not None or len(sides) > 1
+                background = Background(lambda: slow_work(held.before, fingerprint=wanted))
                 measure(options, held, sides, background, interrupts=interrupts)
                 if options.roofline and not interrupts.requested:
                     sides[0].record["ceilings"] = ceilings_of(options, held, background)
@@ -199,13 +200,13 @@ def ceilings_of(options: BenchOptions, held: Held, background: Background) -> di
         return None
 
 
-def slow_work(options: BenchOptions, steps: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Collect the fingerprint, and import what the end of the run needs."""
+def slow_work(steps: list[dict[str, Any]], *, fingerprint: bool) -> dict[str, Any] | None:
+    """Collect the fingerprint, for a record that is kept or compared, and import what the end of the run needs."""
     facts: dict[str, Any] | None = None
-    if options.archive is not None or options.judged:
-        from env import fingerprint
+    if fingerprint:
+        from env.fingerprint import collect
 
-        facts = fingerprint.collect(steps=steps)
+        facts = collect(steps=steps)
         from fastrnns.archive import record as records
 
         with contextlib.suppress(Exception):

@@ -457,6 +457,16 @@ def test_three_environments_are_really_measured_in_turn_compared_and_kept(tmp_pa
     assert not compare.compare(kept[0], kept[2]).refusals
 
 
+@pytest.mark.slow
+def test_without_an_archive_the_versions_are_comparable_too(tmp_path):
+    named = [str(environment(tmp_path / name)) for name in "ab"]
+    done = matrix("--torch", *named, "--json", "--", *QUICK, "--processes", "1")
+    told = json.loads(done.stdout)
+    assert told["comparisons"][0]["refusals"] == []
+    assert told["comparisons"][0]["overall"] == "inconclusive"  # one process tells nothing
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_bad_command_line_is_one_sentence_and_nothing_is_touched(tmp_path):
     for words in (
         ["--torch", "nonsense", "2.13.0"],

@@ -84,7 +84,8 @@ class Hunt:
                 break
             ran = max((max(row.processes) for row in found.rows if row.processes), default=plan.processes)
             plan = more(plan, ran)
-            self.say(f"{label}: {found.overall}; again with {plan.processes} processes")
+            why = next((row.reason for row in found.rows if row.reason), "no reason given")
+            self.say(f"{label}: {found.overall} ({why}); again with {plan.processes} processes")
         return found, ""
 
     def _keep(self, label: str, answer: Answer, reason: str) -> None:
