@@ -81,12 +81,17 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--device", default="auto", help="auto (the default: a GPU if there is one), cpu, cuda or cuda:N"
     )
-    group.add_argument("--dtype", choices=("fp32",), default="fp32", help="number format (default: fp32)")
+    group.add_argument(
+        "--dtype",
+        choices=runner.DTYPES,
+        default="fp32",
+        help="number format; tf32: fp32 whose products cuDNN and cuBLAS may make in TF32 (default: fp32)",
+    )
     group.add_argument(
         "--tf32",
         choices=("on", "off"),
         default="off",
-        help="let cuDNN and matrix products use TF32 (default: off)",
+        help="on: --dtype fp32 means --dtype tf32 on a GPU (default: off)",
     )
     group.add_argument("--seed", type=int, default=DEFAULT_SEED, help=f"default: {DEFAULT_SEED}")
     group.add_argument("--fuser", choices=FUSERS, default="te", help="TorchScript's fuser (default: te)")
@@ -208,7 +213,8 @@ def bench_options(argv: Sequence[str], args: argparse.Namespace) -> BenchOptions
     plan = plan_from(args)
     chosen, named = chosen_models(args)
     device = devices.resolve(args.device)
-    models, unsupported = supported(chosen, named, problem, device.type, args.dtype)
+    dtype, tf32 = dtype_from(args, device.type)
+    models, unsupported = supported(chosen, named, problem, device.type, dtype)
     machine = machine_from(args, device.type)
     check_archive(args.archive)
     return BenchOptions(
@@ -217,8 +223,8 @@ def bench_options(argv: Sequence[str], args: argparse.Namespace) -> BenchOptions
         unsupported=unsupported,
         problem=problem,
         device=device,
-        dtype=args.dtype,
-        tf32=args.tf32 == "on",
+        dtype=dtype,
+        tf32=tf32,
         seed=seed_from(args),
         fuser=args.fuser,
         executor=args.executor,
@@ -294,6 +300,16 @@ def supported(
     if not able:
         raise UsageError(unable[0][1])
     return tuple(able), tuple(unable)
+
+
+def dtype_from(args: argparse.Namespace, device_type: str) -> tuple[str, bool]:
+    """The number format by name, and whether products may use TF32: one choice, however it was spelled."""
+    dtype: str = args.dtype
+    if args.tf32 == "on" and dtype in {"bf16", "fp16"}:
+        raise UsageError(f"--tf32 on says how products of fp32 are made; leave it out with --dtype {dtype}")
+    if args.tf32 == "on" and device_type == "cuda":
+        dtype = "tf32"
+    return dtype, args.tf32 == "on" or dtype == "tf32"
 
 
 def ab_from(args: argparse.Namespace) -> tuple[str, str] | None:

@@ -10,6 +10,7 @@ from fastrnns.errors import HarnessError
 from fastrnns.sizes import Problem
 from fastrnns.verify import checks, references
 from fastrnns.verify.checks import Settings, Verifier
+from fastrnns.verify.tolerance import tolerance_for
 
 CPU = torch.device("cpu")
 SMALL = Settings(Problem(5, 1, 7, 6, 3), CPU, images=2, image_size=32)
@@ -41,6 +42,32 @@ def test_a_network_agrees_with_float64_and_its_control(name):
     assert found.ok
     assert any("2 images of 3x32x32" in note for note in found.notes)
     assert any(check.tensor.startswith("evaluating: gradient of ") for check in found.checks)
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+@pytest.mark.parametrize("name", ["cudnn", "aten", "jit", "py", "vl_cudnn", "gru"])
+def test_half_precision_agrees_with_float64_of_the_rounded_numbers(name, dtype):
+    model = runner.lookup(name)
+    found = Verifier(replace(settings_for(model), dtype=dtype)).verify(model)
+    assert found.ok
+    beside = [check for check in found.checks if check.against == "float64"]
+    assert all(check.allowed >= tolerance_for(model.verify, dtype).absolute for check in beside)
+    assert max(check.max_abs for check in beside) > 1e-5  # it was computed in half precision: fp32 is nearer
+
+
+def test_half_precision_that_is_only_claimed_fails():
+    wrong = broken("py", outputs_changed(lambda out: (out[0].float(), out[1])))
+    found = problems(wrong, replace(SMALL, dtype="bf16", check_grad=False))
+    assert "its dtype is torch.float32, it should be torch.bfloat16" in found["output", "float64"]
+
+
+def test_a_networks_gradients_are_not_held_to_float64_in_half_precision():
+    found = Verifier(replace(SMALL, dtype="bf16")).verify(runner.lookup("resnet18"))
+    assert found.ok
+    assert any("its gradients are not compared with float64" in note for note in found.notes)
+    against = {check.tensor: check.against for check in found.checks}
+    assert against["evaluating: output"] == "float64"
+    assert {against[name] for name in against if "gradient of" in name} == {"its shape"}
 
 
 def test_odd_sizes_and_one_of_everything():

@@ -124,6 +124,28 @@ def test_an_archive_that_cannot_be_written_is_refused_before_anything_is_measure
     parsed("--archive", str(tmp_path / "a b" / "new"))
 
 
+@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+def test_the_number_format_is_recorded_and_half_has_no_tf32(dtype):
+    found = parsed("--dtype", dtype)
+    assert (found.dtype, found.tf32, found.recorded()["dtype"]) == (dtype, False, dtype)
+    with pytest.raises(UsageError, match=f"leave it out with --dtype {dtype}"):
+        parsed("--dtype", dtype, "--tf32", "on")
+
+
+@pytest.mark.parametrize(
+    "words", [("--dtype", "tf32"), ("--tf32", "on"), ("--dtype", "tf32", "--tf32", "on")]
+)
+def test_tf32_is_one_choice_on_a_gpu_however_it_was_spelled(words):
+    args = options.parser().parse_args(words)
+    assert options.dtype_from(args, "cuda") == ("tf32", True)
+
+
+def test_tf32_on_a_cpu_is_refused_and_the_flag_alone_changes_nothing():
+    with pytest.raises(UsageError, match="tf32 is a mode of NVIDIA GPUs"):
+        parsed("--dtype", "tf32")
+    assert (parsed("--tf32", "on").dtype, parsed().tf32) == ("fp32", False)
+
+
 def test_every_option_is_recorded_with_its_effective_value():
     recorded = parsed("--nloops", "5", "--tf32", "on", "--precision", "2").recorded()
     assert recorded["device"] == "cpu"

@@ -43,18 +43,13 @@ class VerifyOptions:
     archive: Path | None
     json: bool
 
-    @property
-    def tolerance_dtype(self) -> str:
-        """The number format that products are made in, by which the tolerance is chosen."""
-        return "tf32" if self.tf32 and self.dtype == "fp32" and self.device.type == "cuda" else self.dtype
-
     def job(self) -> dict[str, Any]:
         """What a worker is told, but for its models."""
         images, image_size = IMAGES
         return {
             "problem": self.problem.as_dict(),
             "device": str(self.device),
-            "dtype": self.tolerance_dtype,
+            "dtype": self.dtype,
             "tf32": self.tf32,
             "seed": self.seed,
             "check_grad": self.check_grad,
@@ -142,7 +137,8 @@ def verify_options(argv: Sequence[str], args: argparse.Namespace) -> VerifyOptio
     problem = sizes.problem_from(args)
     chosen, named = chosen_models(args)
     device = devices.resolve(args.device)
-    able, unable = command_line.supported(chosen, named, problem, device.type, args.dtype)
+    dtype, tf32 = command_line.dtype_from(args, device.type)
+    able, unable = command_line.supported(chosen, named, problem, device.type, dtype)
     machine = machine_from(args, device.type)
     command_line.check_archive(args.archive)
     return VerifyOptions(
@@ -151,8 +147,8 @@ def verify_options(argv: Sequence[str], args: argparse.Namespace) -> VerifyOptio
         unsupported=unable,
         problem=problem,
         device=device,
-        dtype=args.dtype,
-        tf32=args.tf32 == "on",
+        dtype=dtype,
+        tf32=tf32,
         seed=command_line.seed_from(args),
         check_grad=args.check_grad,
         verbose=args.verbose,

@@ -188,7 +188,7 @@ def result_of(
         "model": name,
         "group": model.group,
         "family": model.family,
-        "dtype": options.tolerance_dtype,
+        "dtype": options.dtype,
         "status": status,
         "error": error,
         "backend": backend,
@@ -198,7 +198,7 @@ def result_of(
         "checks": list(checks),
         "details": {
             "control": model.control,
-            "tolerance": str(tolerance_for(model.verify, options.tolerance_dtype)),
+            "tolerance": str(tolerance_for(model.verify, options.dtype)),
         },
     }
 
