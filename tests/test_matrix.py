@@ -78,6 +78,13 @@ def test_a_release_a_wheel_and_an_environment_are_versions(tmp_path):
     assert of_folder.source == str(there / "bin" / "python")
 
 
+def test_a_folder_that_is_named_as_a_release_is_given_with_its_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    environment(tmp_path / "2.14.1")
+    assert versions.parse("2.14.1").kind == "release"
+    assert versions.parse("./2.14.1").kind == "environment"
+
+
 @pytest.mark.parametrize(
     ("named", "said"),
     [
@@ -162,6 +169,17 @@ def test_without_an_index_it_is_said_what_can_be_done(tmp_path, monkeypatch):
         UsageError, match=r"no package index offers torch .*No matching\); connect to one, or give"
     ):
         offered.releases(HERE)
+
+
+def test_without_a_pip_nothing_is_known_beforehand_and_a_bisection_needs_its_list(tmp_path, monkeypatch):
+    with monkeypatch.context() as bare:
+        told = "echo 'python: No module named pip' >&2; exit 1"
+        bare.setattr(sys, "executable", script(tmp_path / "python", told))
+        assert offered.releases(HERE) is None
+    monkeypatch.setattr(offered, "releases", lambda python, index=(): None)
+    assert len(options(tmp_path, "--torch", "2.13.0", "2.14.1").cells) == 2
+    with pytest.raises(UsageError, match="install pip, or list them with --torch"):
+        options(tmp_path, "--bisect", "2.13.0", "2.14.1")
 
 
 # Interpreters.
@@ -277,6 +295,23 @@ def test_half_an_environment_is_removed_and_the_installer_s_last_words_are_kept(
     with pytest.raises(InstallError, match=reason):
         installer.make(recipe, tmp_path / "cache")
     assert not (tmp_path / "cache" / recipe.name).exists()
+
+
+def test_an_interruption_leaves_no_half_environment_and_the_next_call_makes_it(tmp_path, monkeypatch):
+    recipe = Recipe(base(tmp_path), "3.11.7", "torch==2.13.0", "2.13.0")
+    run = subprocess.run
+
+    def interrupted(words, **how):
+        if "pip" in words:
+            raise KeyboardInterrupt
+        return run(words, **how)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(installer.subprocess, "run", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            installer.make(recipe, tmp_path / "cache")
+    assert not (tmp_path / "cache" / recipe.name).exists()
+    assert Path(installer.make(recipe, tmp_path / "cache")).exists()
 
 
 def test_a_disk_that_is_too_full_is_refused_before_anything_is_made(tmp_path, monkeypatch):

@@ -148,7 +148,12 @@ def matrix_options(argv: Sequence[str], args: argparse.Namespace, bench_argv: Se
     beside = (*cells.BESIDE, *maker.modules[1:])
     index = tuple(args.extra_index_url)
     if args.bisect and not chosen:
-        chosen = _between(args.bisect, offered.releases(pythons[0], index))
+        found = offered.releases(pythons[0], index)
+        if found is None:
+            raise UsageError(
+                "--bisect asks pip for the releases between; install pip, or list them with --torch"
+            )
+        chosen = _between(args.bisect, found)
         ends = (0, len(chosen) - 1)
     wanted = cells.cells(chosen, pythons, beside, index)
     if len(wanted) < 2:
@@ -160,8 +165,8 @@ def matrix_options(argv: Sequence[str], args: argparse.Namespace, bench_argv: Se
             for cell in missing
             if cell.version.kind == "release" and cell.recipe is not None and cell.recipe.base == python.path
         ]
-        if releases:
-            offered.refuse_missing(releases, offered.releases(python, index), python)
+        if releases and (found := offered.releases(python, index)) is not None:
+            offered.refuse_missing(releases, found, python)
     cells.refuse_full_disk(missing if ends is None else _most(missing, wanted, ends), maker.cache)
     there = {cell.label: cell.version.source for cell in wanted if cell.recipe is None}
     known = dict(zip(there, environments.ask(list(there.values()), "--torch", maker.modules), strict=True))

@@ -30,7 +30,8 @@ def slowdown(comparison: Comparison, margin: float | None, least: float) -> Slow
     """What is slower in the bad version; None where nothing is shown to be.
 
     Of several times those are looked at that show at least half of the greatest slowdown, on the log scale. The limit
-    is half of the least of these, but not below `least`, unless a `margin` was asked for.
+    is half of what these are slower at least, the lower end of the 95 % interval, since what was just found to be
+    slower looks slower than it is; but it is not below `least`, unless a `margin` was asked for.
     """
     slower = [row for row in comparison.rows if row.verdict == SLOWER and row.ratio is not None]
     if not slower:
@@ -38,7 +39,12 @@ def slowdown(comparison: Comparison, margin: float | None, least: float) -> Slow
     logs = {(row.model, row.phase): math.log(row.ratio or 1.0) for row in slower}
     greatest = max(logs.values())
     chosen = {key: value for key, value in logs.items() if value >= HALF * greatest}
-    limit = max(least, math.expm1(HALF * min(chosen.values()))) if margin is None else margin
+    lows = [row.ci95[0] for row in slower if row.ci95 is not None and (row.model, row.phase) in chosen]
+    limit = (
+        max(least, math.expm1(HALF * math.log(max(1.0, min(lows, default=1.0)))))
+        if margin is None
+        else margin
+    )
     return Slowdown(tuple((*key, math.exp(value)) for key, value in chosen.items()), limit)
 
 

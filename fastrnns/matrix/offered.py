@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import re
 import subprocess
 import sys
@@ -16,14 +17,14 @@ ASK_SECONDS = 120.0
 SHOWN = 6
 
 
-def releases(python: Interpreter, index: Sequence[str] = ()) -> list[str]:
-    """All releases, pre-releases too, that pip could install for a Python; newest first.
+def releases(python: Interpreter, index: Sequence[str] = ()) -> list[str] | None:
+    """All releases, pre-releases too, that pip could install for a Python; newest first. None without a pip to ask.
 
     Raises:
         UsageError: there is none, or no index answers.
     """
     words = [
-        sys.executable,
+        sys.executable if importlib.util.find_spec("pip") is not None else python.path,
         "-m",
         "pip",
         "index",
@@ -41,6 +42,8 @@ def releases(python: Interpreter, index: Sequence[str] = ()) -> list[str]:
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         raise UsageError(_unreachable(python, "no answer")) from None
+    if "No module named pip" in told.stderr:  # as in the environments that uv makes
+        return None
     found = listed(told.stdout)
     if not found:
         last = next((line for line in reversed(told.stderr.splitlines()) if line.strip()), "no answer")

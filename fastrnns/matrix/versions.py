@@ -32,11 +32,14 @@ class Version:
 
 
 def parse(named: str) -> Version:
-    """The version that one argument means; UsageError with what is possible where it means none."""
+    """The version that one argument means; UsageError with what is possible where it means none.
+
+    What begins with a digit is a release, whatever folders there are: ./2.14.1 is the folder.
+    """
     path = Path(named).expanduser()
     if named.endswith(".whl"):
         return _wheel(path, named)
-    if path.exists():
+    if path.exists() and not (named[:1].isdigit() and "/" not in named):
         python = environments.interpreter(str(path), "--torch")
         name = path.name if path.is_dir() else path.parent.parent.name
         return Version(name or named, "environment", python)
