@@ -157,7 +157,10 @@ def test_the_list_of_pip_is_read_and_what_is_not_in_it_is_refused_with_what_is_n
     assert offered.listed("ERROR: nothing") == []
     offered.refuse_missing(["2.13.0", "2.15.0.dev20261101"], OFFERED, HERE)
     offered.refuse_missing(["2.13.0"], ["2.13.0+cpu"], HERE)
-    with pytest.raises(UsageError, match=r"torch 2.14.2 is not offered for Python 3.11; there are, .*2.14.1"):
+    with pytest.raises(
+        UsageError,
+        match=r"torch 2.14.2 is not offered for Python 3.11; there are, among others, .*2.14.1.*: name one",
+    ):
         offered.refuse_missing(["2.14.2"], OFFERED, HERE)
 
 
@@ -219,6 +222,8 @@ def test_a_cell_is_a_version_in_a_python_and_an_environment_has_its_own(tmp_path
     assert found[-1].recipe is None
     assert found[1].recipe.torch == "torch==2.13.0"
     assert len({cell.recipe.name for cell in found if cell.recipe}) == 4
+    found = cells.cells(chosen[:1], [HERE, Interpreter("/opt/python3.11", "3.11.9")], ())
+    assert [cell.label for cell in found] == ["2.13.0 on Python 3.11.7", "2.13.0 on Python 3.11.9"]
 
 
 def test_a_folder_is_named_by_python_torch_content_and_what_is_beside(tmp_path):

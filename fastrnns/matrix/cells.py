@@ -52,13 +52,15 @@ def cells(
     index: Sequence[str] = (),
 ) -> list[Cell]:
     """Every version in every Python; an environment that is there has its own Python."""
+    minors = [python.minor for python in pythons]
     found = []
     for version in versions:
         if version.kind == "environment":
             found.append(Cell(version.label, version, None))
             continue
         for python in pythons:
-            label = version.label if len(pythons) == 1 else f"{version.label} on Python {python.minor}"
+            name = python.minor if minors.count(python.minor) == 1 else python.version
+            label = version.label if len(pythons) == 1 else f"{version.label} on Python {name}"
             found.append(Cell(label, version, recipe(version, python, beside, index)))
     return found
 

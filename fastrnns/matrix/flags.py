@@ -138,7 +138,7 @@ def matrix_options(argv: Sequence[str], args: argparse.Namespace, bench_argv: Se
         raise UsageError("nothing is to be measured; give --torch with two versions or more, or --bisect")
     chosen = versions.distinct(args.torch)
     ends = _ends(args.bisect, chosen) if args.bisect and chosen else None
-    pythons = [resolve(name) for name in named]
+    pythons = list({python.version: python for python in map(resolve, named)}.values())
     cnns = any(runner.lookup(name).group == "cnns" for name in bench.models)
     maker = cells.Maker(
         args.cache or installer.default_cache(),

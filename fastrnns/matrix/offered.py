@@ -72,5 +72,6 @@ def refuse_missing(wanted: Sequence[str], offered: Sequence[str], python: Interp
         plain = [each for each in dict.fromkeys(offered) if "+" not in each]
         near = difflib.get_close_matches(release, plain, n=SHOWN, cutoff=0.5) or plain[:SHOWN]
         raise UsageError(
-            f"torch {release} is not offered for Python {python.minor}; there are, among others: {', '.join(near)}"
+            f"torch {release} is not offered for Python {python.minor}; there are, among others, {', '.join(near)}:"
+            " name one of them, or add the index that has it with --extra-index-url"
         )

@@ -4,7 +4,7 @@
     python -m tests.benchmarks.bisect_real --versions 9 --at 6   of nine, the step at the seventh
 
 Each version is an environment of its own that shares the torch of this one. In the bad ones, a module loaded at start
-wraps torch.nn.LSTM.forward and computes a share of the time steps once more: real work, in the measured region. The
+wraps torch.nn.LSTM.forward and computes a share of the time steps once more (or all of them several times): real work, in the measured region. The
 search is `python -m fastrnns.matrix --bisect`, as a person would call it; it is told nothing else.
 
 Exit code 0 where every step was found; an answer that names another version counts as wrong, "one of" as undecided.
@@ -58,8 +58,10 @@ def plant(lstm):
     def forward(self, input, hx=None):
         import torch
 
+        whole, rest = divmod({share}, 1.0)
         with torch.no_grad():
-            original(self, input[: max(1, round({share} * input.shape[0]))], hx)
+            for steps in [1.0] * int(whole) + [rest] * (rest > 0):
+                original(self, input[: max(1, round(steps * input.shape[0]))], hx)
         return original(self, input, hx)
 
     lstm.forward = forward
@@ -118,7 +120,12 @@ def main() -> int:
     parser.add_argument(
         "--at", type=int, nargs="*", metavar="INDEX", help="of the first bad version (default: each)"
     )
-    parser.add_argument("--share", type=float, default=0.6, help="of the time steps, computed once more")
+    parser.add_argument(
+        "--share",
+        type=float,
+        default=0.6,
+        help="of the time steps, computed once more; above 1 several times",
+    )
     parser.add_argument("--repeats", type=int, default=2)
     args = parser.parse_args()
     cases = []
