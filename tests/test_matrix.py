@@ -440,7 +440,7 @@ def comparison(*levels: float):
 
 def test_the_table_sets_every_version_against_the_first_and_the_steps_each_against_the_one_before():
     made, against, neighbours = comparison(10.0, 10.0, 12.0, 12.0)
-    text = table.side_by_side(list(made), against)
+    text = table.side_by_side(made, against)
     verdicts = [line.split()[-1] for line in text.splitlines()[2:5]]
     assert verdicts == ["same", "slower", "slower"]
     (series,) = table.steps(made, neighbours)
@@ -448,6 +448,18 @@ def test_the_table_sets_every_version_against_the_first_and_the_steps_each_again
     assert [(step.before.record_id[:2], step.after.record_id[:2]) for step in series.steps] == [("v1", "v2")]
     assert series.steps[0].ratio == pytest.approx(1.2, abs=0.01)
     assert "20.0% slower: v1" in history.text([series]).replace("19.9%", "20.0%").replace("20.1%", "20.0%")
+
+
+def test_times_that_may_not_be_compared_are_shown_all_the_same():
+    made = {"a": record(10.0), "b": record(12.0)}
+    made["b"]["options"]["fuser"] = "none"
+    against = [compare.compare(made["a"], made["b"])]
+    lines = table.side_by_side(made, against).splitlines()
+    assert lines[1].split()[-1] == "10.00"
+    assert "not-comparable (fuser)" in lines[2]
+    assert lines[2].split()[1].startswith(("11.9", "12.0"))
+    assert lines[-1] == "cudnn forward, b: fuser (not recorded / none)"
+    assert table.steps(made, against)[0].steps == ()
 
 
 def test_torch_is_named_before_the_packages_that_came_with_it():
@@ -490,6 +502,7 @@ def test_three_environments_are_really_measured_in_turn_compared_and_kept(tmp_pa
     assert [each["options"]["side"] for each in kept] == ["a", "b", "c"]
     assert {each["options"]["pair"] for each in kept} == {kept[0]["id"]}
     assert all(each["options"]["processes_run"] == 2 for each in kept)
+    assert all(each["options"]["interop_threads"] == len(each["options"]["affinity"]) for each in kept)
     starts = sorted(
         (series[0], each["options"]["side"]) for each in kept for series in each["results"][0]["started_ns"]
     )

@@ -122,7 +122,8 @@ def show(
     from fastrnns.archive import history
     from fastrnns.matrix import table
 
-    series = table.steps({label: progress.records[label] for label in labels}, neighbours)
+    records = {label: progress.records[label] for label in labels}
+    series = table.steps(records, neighbours)
     if options.json:
         answer = {
             "schema": 1,
@@ -132,7 +133,7 @@ def show(
         }
         print(json.dumps(answer, indent=1, allow_nan=False), flush=True)
     elif against:
-        print(table.side_by_side(labels, against))
+        print(table.side_by_side(records, against))
         print("\nsteps from each version to the next:")
         print(history.text(series), flush=True)
     else:

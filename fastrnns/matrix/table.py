@@ -14,17 +14,22 @@ from fastrnns.present.table import aligned, number
 
 HEADINGS = ("model", "phase", "version", "ms", "to the first", "95 % interval", "verdict")
 LEFT = frozenset({0, 1, 2, 6})
+Records = Mapping[str, Mapping[str, Any]]  # by the version's label, in order
 FIRST = ("torch", "python", "packages.torch")  # named first among the software that changed
 
 
-def side_by_side(labels: Sequence[str], against: Sequence[Comparison]) -> str:
+def side_by_side(records: Records, against: Sequence[Comparison]) -> str:
     """One line for each model, phase and version; `against` holds each later version against the first."""
     lines: list[tuple[str, ...]] = [HEADINGS]
-    for key in dict.fromkeys((row.model, row.phase) for each in against for row in each.rows):
-        rows = [row_of(each, *key) for each in against]
-        base = next((row.base_ms for row in rows if row is not None and row.base_ms is not None), None)
-        lines.append((*key, labels[0], number(base), "", "", ""))
-        lines += [("", "", label, *_cells(row)) for label, row in zip(labels[1:], rows, strict=True)]
+    labels = list(records)
+    for model, phase in dict.fromkeys((row.model, row.phase) for each in against for row in each.rows):
+        levels = [median_ms(records[label], model, phase) for label in labels]
+        rows = [row_of(each, model, phase) for each in against]
+        lines.append((model, phase, labels[0], number(levels[0]), "", "", ""))
+        lines += [
+            ("", "", label, number(level), *_cells(row))
+            for label, level, row in zip(labels[1:], levels[1:], rows, strict=True)
+        ]
     said: dict[str, list[str]] = {}
     for label, each in zip(labels[1:], against, strict=True):
         for row in each.rows:
@@ -38,18 +43,26 @@ def row_of(comparison: Comparison, model: str, phase: str) -> Row | None:
     return next((row for row in comparison.rows if (row.model, row.phase) == (model, phase)), None)
 
 
+def median_ms(record: Mapping[str, Any], model: str, phase: str) -> float | None:
+    """The median of one model and phase in a record, comparable or not; None where it was not measured."""
+    for result in record.get("results") or ():
+        if result["model"] == model and result.get(phase):
+            found: float | None = result[phase]["median"]
+            return found
+    return None
+
+
 def _cells(row: Row | None) -> tuple[str, ...]:
     if row is None:
-        return ("-", "-", "-", "not measured")
+        return ("-", "-", "not measured")
     return (
-        number(row.new_ms),
         "-" if row.ratio is None else f"{row.ratio:.4f}",
         "-" if row.ci95 is None else f"{row.ci95[0]:.4f}-{row.ci95[1]:.4f}",
         row.verdict + (f" ({row.field})" if row.field else ""),
     )
 
 
-def steps(records: Mapping[str, Mapping[str, Any]], neighbours: Sequence[Comparison]) -> list[Series]:
+def steps(records: Records, neighbours: Sequence[Comparison]) -> list[Series]:
     """The series of `archive history` with versions for points; a step is what `compare` says of two neighbours.
 
     `neighbours` holds each version against the one before it. The changepoints of a history learn the noise from many
@@ -58,10 +71,7 @@ def steps(records: Mapping[str, Mapping[str, Any]], neighbours: Sequence[Compari
     labels, found = list(records), []
     for model, phase in dict.fromkeys((row.model, row.phase) for each in neighbours for row in each.rows):
         rows = [row_of(each, model, phase) for each in neighbours]
-        levels = [
-            rows[0].base_ms if rows and rows[0] else None,
-            *(row.new_ms if row else None for row in rows),
-        ]
+        levels = [median_ms(records[label], model, phase) for label in labels]
         points = [
             Point(f"{label} ({records[label]['id']})", str(records[label]["started_at"]), level)
             if level is not None

@@ -56,6 +56,8 @@ def prepare(torch: Any, job: dict[str, Any]) -> Any:
     """Set the threads and start the device before anything is built."""
     if job.get("threads"):
         torch.set_num_threads(job["threads"])
+    # Builds differ in what they take by default: the CPUs that they may use, or all that the machine has.
+    torch.set_num_interop_threads(len(os.sched_getaffinity(0)))
     device = torch.device(job["device"])
     if device.type == "cuda":
         torch.cuda.set_device(device)

@@ -4,8 +4,9 @@
     python -m tests.benchmarks.bisect_real --versions 9 --at 6   of nine, the step at the seventh
 
 Each version is an environment of its own that shares the torch of this one. In the bad ones, a module loaded at start
-wraps torch.nn.LSTM.forward and computes a share of the time steps once more (or all of them several times): real work, in the measured region. The
-search is `python -m fastrnns.matrix --bisect`, as a person would call it; it is told nothing else.
+wraps torch.nn.LSTM.forward and computes a share of the time steps once more (above 1: all of them several times): real
+work, in the measured region. The search is `python -m fastrnns.matrix --bisect`, as a person would call it; it is told
+nothing else.
 
 Exit code 0 where every step was found; an answer that names another version counts as wrong, "one of" as undecided.
 """
