@@ -76,7 +76,7 @@ def measured(request: pytest.FixtureRequest, model: runner.Model, device: Any) -
         hidden_size=config.getoption("--hiddenSize"),
         mini_batch=config.getoption("--miniBatch"),
     )
-    reason = runner.unsupported_reason(model)
+    reason = runner.unsupported_reason(model, device.type)
     if reason is not None:
         pytest.skip(reason)
     runner.check_supported(model, problem, device.type, "fp32")

@@ -11,6 +11,10 @@ class HarnessError(Exception):
     exit_code = 1
 
 
+class UnsupportedError(HarnessError):
+    """A model that this device, number format or software cannot run; the sentence says which and why."""
+
+
 class UsageError(HarnessError):
     """The command line asks for something that is not possible as written."""
 

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fastrnns import cells, custom_lstms, loops
+from fastrnns import backends, cells, custom_lstms, loops
+from fastrnns.errors import UnsupportedError
 from fastrnns.sizes import Problem
 
 SHORTEST, LONGEST = 30, 100  # lengths of vl_*: 30 to 99, upstream's, whatever --seqLength is
@@ -151,7 +152,7 @@ def _module_model(module: nn.Module, forward: Callable[..., Any], inputs: tuple[
 
 
 @dataclass(frozen=True)
-class _Drawn:
+class Drawn:
     """What one seed gives an LSTM: sequence, states and weights, on the device."""
 
     x: Tensor  # (T, B, I)
@@ -160,14 +161,13 @@ class _Drawn:
     names: tuple[str, ...]
 
 
-def _draw(
-    problem: Problem, device: torch.device, dtype: torch.dtype, seed: int, kind: str = "lstm"
-) -> _Drawn:
+def draw(problem: Problem, device: torch.device, dtype: torch.dtype, seed: int, kind: str = "lstm") -> Drawn:
+    """The numbers of one seed, for an LSTM or another kind of torch.nn."""
     seed_generators(seed, device)
     x, (h, c) = _sequence(problem), _states(problem)
     named = dict(_rnn_module(kind, problem).named_parameters())
     h, c = _moved((h, c), device, dtype)
-    return _Drawn(
+    return Drawn(
         x=x.to(device, dtype),
         states=(h, c),
         params=_leaves(tuple(named.values()), device, dtype),
@@ -175,15 +175,15 @@ def _draw(
     )
 
 
-def _loop_model(
-    drawn: _Drawn,
+def loop_model(
+    drawn: Drawn,
     loop: Callable[..., Any],
-    script: bool,
+    script: bool = False,
     *,
     inputs: tuple[Any, ...] | None = None,
     backward_setup: Callable[..., tuple[Tensor, ...]] = backward_of_first,
 ) -> ModelDef:
-    """A loop that takes its weights as inputs, scripted or not."""
+    """A model of a loop that takes its weights as inputs, scripted if asked."""
     return ModelDef(
         inputs=(drawn.x, drawn.states, *drawn.params) if inputs is None else inputs,
         params=drawn.params,
@@ -213,6 +213,20 @@ def nn_rnn(
     module = _rnn_module(kind, problem, dropout=dropout, bidirectional=bidirectional).to(device, dtype)
     x, h, c = _moved((x, h, c), device, dtype)
     return _module_model(module, module, (x, (h, c) if kind == "lstm" else h))
+
+
+def onednn_lstm(problem: Problem, *, device: torch.device, dtype: torch.dtype, seed: int) -> ModelDef:
+    """torch.nn.LSTM on oneDNN; UnsupportedError where PyTorch would quietly run another library.
+
+    Which one runs is read from the graph of a small LSTM: PyTorch chooses by device and dtype, not by sizes.
+    """
+    small = nn_rnn(Problem(2, 1, 4, 8, 2), device=device, dtype=dtype, seed=seed, kind="lstm")
+    library = backends.library_of(small.forward(*small.inputs))
+    if "oneDNN" not in library:
+        raise UnsupportedError(
+            f"{library} runs an LSTM in {dtype} here, not oneDNN: no build or no CPU for it"
+        )
+    return nn_rnn(problem, device=device, dtype=dtype, seed=seed, kind="lstm")
 
 
 def layernorm_bound(problem: Problem, *, device: torch.device, dtype: torch.dtype, seed: int) -> ModelDef:
@@ -253,7 +267,7 @@ def loop_lstm(
     problem: Problem, *, device: torch.device, dtype: torch.dtype, seed: int, script: bool
 ) -> ModelDef:
     """A loop over time around an LSTM cell."""
-    return _loop_model(_draw(problem, device, dtype, seed), loops.lstm(), script)
+    return loop_model(draw(problem, device, dtype, seed), loops.lstm(), script)
 
 
 def premul_lstm(
@@ -267,30 +281,30 @@ def premul_lstm(
 ) -> ModelDef:
     """A loop over time after the input product of all steps, and after its bias too if asked."""
     loop = loops.lstm_premul_bias() if premul_bias else loops.lstm_premul()
-    return _loop_model(_draw(problem, device, dtype, seed), loop, script)
+    return loop_model(draw(problem, device, dtype, seed), loop, script)
 
 
 def simple_lstm(
     problem: Problem, *, device: torch.device, dtype: torch.dtype, seed: int, script: bool
 ) -> ModelDef:
     """A loop over time on flat inputs that returns only the last states."""
-    drawn = _draw(problem, device, dtype, seed)
-    return _loop_model(drawn, loops.lstm_simple(), script, inputs=(drawn.x, *drawn.states, *drawn.params))
+    drawn = draw(problem, device, dtype, seed)
+    return loop_model(drawn, loops.lstm_simple(), script, inputs=(drawn.x, *drawn.states, *drawn.params))
 
 
 def multilayer_lstm(
     problem: Problem, *, device: torch.device, dtype: torch.dtype, seed: int, script: bool
 ) -> ModelDef:
     """A loop over layers around the loop over time."""
-    drawn = _draw(problem, device, dtype, seed)
+    drawn = draw(problem, device, dtype, seed)
     layers = [list(drawn.params[at : at + 4]) for at in range(0, len(drawn.params), 4)]
-    return _loop_model(drawn, loops.lstm_multilayer(), script, inputs=(drawn.x, drawn.states, layers))
+    return loop_model(drawn, loops.lstm_multilayer(), script, inputs=(drawn.x, drawn.states, layers))
 
 
 def cell_rnn(problem: Problem, *, device: torch.device, dtype: torch.dtype, seed: int, kind: str) -> ModelDef:
     """A scripted loop over time around a GRU or a plain RNN cell."""
-    drawn = _draw(problem, device, dtype, seed, kind)
-    return _loop_model(
+    drawn = draw(problem, device, dtype, seed, kind)
+    return loop_model(
         drawn, loops.one_state(kind), script=True, inputs=(drawn.x, drawn.states[0], *drawn.params)
     )
 
@@ -301,13 +315,13 @@ def mi_lstm(problem: Problem, *, device: torch.device, dtype: torch.dtype, seed:
     The matrices and the bias are those of the LSTM; alpha is drawn around 1 and the betas around 1/2, the
     paper's initial values, so that no two of them can be swapped unnoticed.
     """
-    drawn = _draw(problem, device, dtype, seed)
+    drawn = draw(problem, device, dtype, seed)
     gates = 4 * problem.hidden_size
     alpha, beta_h, beta_x = 0.5 + torch.rand(gates), torch.rand(gates), torch.rand(gates)
     w_ih, w_hh, bias, _ = drawn.params
     params = (w_ih, w_hh, *_leaves((alpha, beta_h, beta_x), device, dtype), bias)
     names = ("weight_ih", "weight_hh", "alpha", "beta_h", "beta_x", "bias")
-    return _loop_model(_Drawn(drawn.x, drawn.states, params, names), loops.mi_lstm(), script=True)
+    return loop_model(Drawn(drawn.x, drawn.states, params, names), loops.mi_lstm(), script=True)
 
 
 # -- stacks of modules -------------------------------------------------------------------------------------

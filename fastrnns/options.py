@@ -118,13 +118,18 @@ def parser() -> argparse.ArgumentParser:
     models = made.add_argument_group("the models")
     for group in ("rnns", "cnns"):
         models.add_argument(
-            f"--{group}", nargs="*", metavar="NAME", help=f"default: {' '.join(runner.DEFAULT[group])}"
+            f"--{group}",
+            nargs="*",
+            metavar="NAME",
+            help=f"default: {' '.join(runner.DEFAULT[group])}"
+            + (f", and on a GPU {' '.join(runner.DEFAULT_ON_GPU)}" if group == "rnns" else ""),
         )
     models.add_argument(
         "--group",
         nargs="*",
-        choices=("cnns", "rnns"),
-        help="which groups run (default: those whose models are named, and both when none is)",
+        choices=("cnns", "rnns", "modern"),
+        help="which groups run (default: those whose models are named, and rnns and cnns when none is);"
+        f" modern: {' '.join(runner.MODERN)}",
     )
     models.add_argument(
         *spellings("variable-lstms"), action="store_true", help=f"adds {' '.join(runner.VARIABLE)}"
@@ -211,8 +216,8 @@ def bench_options(argv: Sequence[str], args: argparse.Namespace) -> BenchOptions
     """Check the whole command line; raise UsageError that says what is possible."""
     problem = sizes.problem_from(args)
     plan = plan_from(args)
-    chosen, named = chosen_models(args)
     device = devices.resolve(args.device)
+    chosen, named = chosen_models(args, device.type)
     dtype, tf32 = dtype_from(args, device.type)
     models, unsupported = supported(chosen, named, problem, device.type, dtype)
     machine = machine_from(args, device.type)
@@ -262,7 +267,7 @@ def plan_from(args: argparse.Namespace) -> planning.Plan:
     )
 
 
-def chosen_models(args: argparse.Namespace) -> tuple[list[str], set[str]]:
+def chosen_models(args: argparse.Namespace, device_type: str) -> tuple[list[str], set[str]]:
     """The models to run, in order and once each, and which of them were asked for by name."""
     named = {group: getattr(args, group) for group in ("rnns", "cnns")}
     for group, names in named.items():
@@ -272,7 +277,9 @@ def chosen_models(args: argparse.Namespace) -> tuple[list[str], set[str]]:
     chosen: list[str] = []
     for group, names in named.items():
         if group in groups:
-            chosen += names or runner.DEFAULT[group]
+            chosen += names or runner.default(group, device_type)
+    if "modern" in groups:
+        chosen += runner.MODERN
     if args.variable_lstms:
         chosen += runner.VARIABLE
     asked = {name for names in named.values() for name in names or ()}

@@ -9,13 +9,14 @@ import difflib
 import importlib
 import importlib.metadata
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from fastrnns.errors import HarnessError, UsageError
+from fastrnns.errors import HarnessError, UnsupportedError, UsageError
 from fastrnns.sizes import Problem
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Model:
     dtypes: tuple[str, ...] = DTYPES
     has_backward: bool = True
     legacy: bool = False  # TorchScript
+    compiled: bool = False  # by torch.compile, in its first iteration
     comparable_with: str | None = None  # the model its time may be set against
     comparable_note: str = ""  # and what to keep in mind when it is, or why it may not
     context: Literal["no_library", "no_jit"] | None = None  # what must hold while it runs
@@ -153,6 +155,30 @@ _ROWS = (
     _rnn("jit_rnn_tanh", "scripted loop over time around an RNN cell with tanh",
          "cell_rnn", options={"kind": "rnn_tanh"}, legacy=True, family="rnn",
          comparable_with="rnn_tanh", comparable_note=_SAME, control="rnn_tanh", verify="rnn_tanh"),
+    # LSTMs as one would run them today
+    _rnn("cudagraph_cudnn", "cudnn replayed as two CUDA graphs: no launch by the host, the same kernels",
+         "fastrnns.graphs:graphed", options={"creator": "nn_rnn", "kind": "lstm"}, layers="any",
+         devices=("cuda",), comparable_with="cudnn", comparable_note=_SAME, control="cudnn"),
+    _rnn("cudagraph_aten", "aten replayed as two CUDA graphs: no launch by the host, the same kernels",
+         "fastrnns.graphs:graphed", options={"creator": "nn_rnn", "kind": "lstm"}, layers="any",
+         devices=("cuda",), context="no_library",
+         comparable_with="cudnn", comparable_note=_SAME, control="aten"),
+    _rnn("cudagraph_py", "py, the eager Python loop, replayed as two CUDA graphs",
+         "fastrnns.graphs:graphed", options={"creator": "loop_lstm", "script": False},
+         devices=("cuda",), context="no_jit",
+         comparable_with="cudnn", comparable_note=_SAME, control="py"),
+    _rnn("onednn", "torch.nn.LSTM on oneDNN; unsupported where PyTorch would run something else",
+         "onednn_lstm", layers="any", devices=("cpu",),
+         comparable_with="aten", comparable_note=_SAME, control="aten"),
+    _rnn("compile", "py, the eager Python loop, under torch.compile: one graph, unrolled over time",
+         "fastrnns.compiled:compiled_lstm", compiled=True,
+         comparable_with="cudnn", comparable_note=_SAME, control="py"),
+    _rnn("compile_reduce_overhead", "compile in mode reduce-overhead: its kernels replayed as CUDA graphs",
+         "fastrnns.compiled:compiled_lstm", options={"mode": "reduce-overhead"}, devices=("cuda",),
+         compiled=True, comparable_with="cudnn", comparable_note=_SAME, control="py"),
+    _rnn("scan", "the loop as torch's higher-order scan under torch.compile: one step compiled, not all",
+         "fastrnns.compiled:scan_lstm", compiled=True,
+         comparable_with="cudnn", comparable_note=_SAME, control="py"),
     # convolutional networks, upstream's: what the JIT does to something that is no RNN
     _cnn("resnet18", "torchvision's resnet18, training mode, batch 32 of 3x224x224",
          options={"arch": "resnet18"}, comparable_note="the yardstick of resnet18"),
@@ -170,7 +196,16 @@ DEFAULT: dict[str, tuple[str, ...]] = {
     "rnns": ("cudnn", "aten", "jit", "jit_premul", "jit_premul_bias", "jit_simple", "jit_multilayer", "py"),
     "cnns": ("resnet18", "resnet18_jit", "resnet50", "resnet50_jit"),
 }
+DEFAULT_ON_GPU = ("cudagraph_cudnn", "cudagraph_aten")  # and these, in seconds, where there is one
+MODERN = (
+    "cudagraph_cudnn", "cudagraph_aten", "cudagraph_py", "onednn", "compile", "compile_reduce_overhead", "scan",
+)  # fmt: skip
 VARIABLE = ("vl_cudnn", "vl_jit", "vl_py")  # what --variable-lstms adds
+
+
+def default(group: str, device_type: str) -> tuple[str, ...]:
+    """The models of a group that run where none is named."""
+    return DEFAULT[group] + (DEFAULT_ON_GPU if (group, device_type) == ("rnns", "cuda") else ())
 
 
 @contextmanager
@@ -222,7 +257,7 @@ def _comparable(model: Model) -> str:
 def check_supported(model: Model, problem: Problem, device_type: str, dtype: str = "fp32") -> None:
     """Refuse by name what a model cannot do as asked, and name the models that can."""
     if model.layers == "one" and problem.num_layers > 1:
-        several = [row for row in REGISTRY.values() if row.layers == "any"]
+        several = [row for row in REGISTRY.values() if row.layers == "any" and device_type in row.devices]
         same_maths = [row.name for row in several if row.verify == model.verify]
         able = same_maths or [row.name for row in several if row.family == model.family]
         able = able or [row.name for row in several]
@@ -254,7 +289,7 @@ def _jit_setting() -> bool | None:
     return None if not value else value not in ("0", "false", "off", "no")
 
 
-def unsupported_reason(model: Model) -> str | None:
+def unsupported_reason(model: Model, device_type: str = "cpu") -> str | None:
     """Why this Python and this torch cannot run a model, or None; only a worker asks, it may import torch."""
     python = ".".join(str(part) for part in sys.version_info[:3])
     here = f"(Python {python}, torch {_version('torch')})"
@@ -266,6 +301,8 @@ def unsupported_reason(model: Model) -> str | None:
         return f"TorchScript is not supported on Python 3.14 and later {here}"
     if model.legacy and (problem := _torchscript_problem()):
         return f"TorchScript does not work here {here}: {problem}"
+    if model.compiled and (problem := _compiler_problem(device_type)):
+        return f"torch.compile does not work on the {device_type} here {here}: {problem}"
     for package in model.needs:
         try:
             importlib.import_module(package)
@@ -284,6 +321,34 @@ def _torchscript_problem() -> str | None:
     except Exception as error:
         return f"{type(error).__name__}: {error}".splitlines()[0]
     return None
+
+
+def _compiler_problem(device_type: str) -> str | None:
+    """What torch.compile lacks on a device: this Python's support, a C++ compiler, Triton and its C compiler."""
+    try:
+        from torch._dynamo.eval_frame import check_if_dynamo_supported
+
+        check_if_dynamo_supported()
+        if device_type == "cpu":
+            from torch._inductor.cpp_builder import get_cpp_compiler
+
+            get_cpp_compiler()
+        else:
+            importlib.import_module("triton")
+    except Exception as error:
+        return f"{type(error).__name__}: {error}".splitlines()[0]
+    if device_type != "cpu" and not (os.environ.get("CC") or any(map(shutil.which, ("gcc", "clang", "cc")))):
+        return "Triton needs a C compiler (gcc, clang or what CC names), and there is none"
+    return None
+
+
+COMPILERS = ("torch._dynamo", "torch._inductor", "torch._functorch", "torch._higher_order_ops")
+
+
+def status_of(model: Model, error: BaseException) -> str:
+    """The status of a model that raised: unsupported where it, or torch.compile, says that it cannot run."""
+    by_compiler = model.compiled and type(error).__module__.startswith(COMPILERS)
+    return "unsupported" if by_compiler or isinstance(error, UnsupportedError) else "failed"
 
 
 def _resolve(creator: str | Creator) -> Creator:
@@ -342,6 +407,8 @@ def backend(model: Model, device: str | torch.device, dtype: str = "fp32") -> st
     from fastrnns.precision import torch_dtype
 
     device = torch.device(device)
+    if model.compiled:  # not asked of a small one: that would compile it
+        return f"torch.compile (Inductor, {'Triton' if device.type == 'cuda' else 'C++'})"
     with entered(model), factory.generators_kept(device):
         if model.group == "cnns":
             library = backends.convolution_library(device, torch_dtype(dtype))
@@ -350,6 +417,8 @@ def backend(model: Model, device: str | torch.device, dtype: str = "fp32") -> st
         else:
             made = build(model, Problem(2, 1, 4, 8, 2), device, dtype)
             library = backends.library_of(made.forward(*made.inputs))
+            if model.creator == "fastrnns.graphs:graphed":
+                library = f"CUDA graph of {library}"
     if not model.legacy:
         return library
     return f"TorchScript ({fuser.describe()})" + (f" on {library}" if library else "")

@@ -13,6 +13,7 @@ from fastrnns.verify.checks import Settings, Verifier
 from fastrnns.verify.tolerance import tolerance_for
 
 CPU = torch.device("cpu")
+RNNS = [m for m in runner.REGISTRY.values() if m.group == "rnns" and m.name not in runner.MODERN]
 SMALL = Settings(Problem(5, 1, 7, 6, 3), CPU, images=2, image_size=32)
 
 
@@ -21,9 +22,7 @@ def settings_for(model, seed=17):
     return replace(SMALL, problem=replace(SMALL.problem, num_layers=layers), seed=seed)
 
 
-@pytest.mark.parametrize(
-    "model", [m for m in runner.REGISTRY.values() if m.group == "rnns"], ids=lambda m: m.name
-)
+@pytest.mark.parametrize("model", RNNS, ids=lambda m: m.name)
 def test_every_rnn_agrees_with_float64_and_its_control(model):
     found = Verifier(settings_for(model)).verify(model)
     assert [f"{check.tensor}: {check.problem}" for check in found.checks if not check.ok] == []
@@ -268,9 +267,7 @@ def test_the_references_agree_with_torch_nn_in_float64(kind, module):
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize(
-    "model", [m for m in runner.REGISTRY.values() if m.group == "rnns"], ids=lambda m: m.name
-)
+@pytest.mark.parametrize("model", RNNS, ids=lambda m: m.name)
 def test_every_rnn_agrees_on_the_gpu(model):
     from fastrnns import precision
 

@@ -81,7 +81,7 @@ def test_upstream_fault_8_two_layers_of_a_one_layer_model_are_refused_with_the_m
 
 
 def test_the_models_that_can_compute_the_same_maths():
-    with pytest.raises(UsageError, match=r"cudnn aten jit_multilayer jit_stacked$"):
+    with pytest.raises(UsageError, match=r"cudnn aten jit_multilayer jit_stacked onednn$"):
         runner.check_supported(runner.lookup("jit"), Problem(num_layers=3), "cpu")
     with pytest.raises(UsageError, match=r": gru$"):
         runner.check_supported(runner.lookup("jit_gru"), Problem(num_layers=3), "cpu")

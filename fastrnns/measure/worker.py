@@ -128,7 +128,7 @@ def run_model(torch: Any, job: dict[str, Any], name: str, rule: plan.Rule, devic
     """Measure one model; False when this process cannot measure another one after it."""
     wire.emit({"event": "model_start", "model": name})
     model = runner.lookup(name)
-    reason = runner.unsupported_reason(model)
+    reason = runner.unsupported_reason(model, device.type)
     if reason is not None:
         wire.emit({"event": "model_failed", "model": name, "status": "unsupported", "error": reason})
         return True
@@ -162,7 +162,14 @@ def run_model(torch: Any, job: dict[str, Any], name: str, rule: plan.Rule, devic
         del modeldef
     except Exception as error:
         traceback.print_exc()  # to stderr: the parent keeps its tail, a person sees one sentence
-        wire.emit({"event": "model_failed", "model": name, "status": "failed", "error": one_line(error)})
+        wire.emit(
+            {
+                "event": "model_failed",
+                "model": name,
+                "status": runner.status_of(model, error),
+                "error": one_line(error),
+            }
+        )
         if any(mark in str(error) for mark in _LOST):
             return False
     else:

@@ -61,6 +61,9 @@ def rows(results: Sequence[Mapping[str, Any]]) -> list[Row]:
 def marks_of(result: Mapping[str, Any]) -> list[str]:
     """What must be seen beside the number: what really ran, and what was cut short or unsteady."""
     found = [str(result["backend"]).split(" (")[0]] if result.get("backend") else []
+    model = runner.REGISTRY.get(result["model"])
+    if model is not None and model.legacy and found:
+        found.append("legacy")
     return [*found, *(result.get("details") or {}).get("marks", ())]
 
 
@@ -194,9 +197,9 @@ def show(results: Sequence[Mapping[str, Any]], stream: IO[str], sep: str = " ") 
 
 def models(stream: IO[str]) -> None:
     """Print the registry: every model, what it is, what it supports and what its time may be set against."""
-    widths = (20, 11, 9, 9)
+    widths = (24, 9, 9, 9)
     for group in ("rnns", "cnns"):
-        title = f"{f'--{group}':20} {'layers':11} {'devices':9} {'gradient':9} what it is"
+        title = f"{f'--{group}':24} {'layers':9} {'devices':9} {'gradient':9} what it is"
         stream.write(f"{title}\n")
         for row in runner.table():
             if row["group"] != group:
@@ -204,6 +207,7 @@ def models(stream: IO[str]) -> None:
             fixed = (row["name"], row["layers"], row["devices"].replace(" ", ","), row["gradient"])
             head = " ".join(text.ljust(width) for text, width in zip(fixed, widths, strict=True))
             default = " (default)" if row["name"] in runner.DEFAULT[group] else ""
+            default = " (default on a GPU)" if row["name"] in runner.DEFAULT_ON_GPU else default
             lines = textwrap.wrap(row["what it is"] + default, WIDTH - len(head) - 1)
             lines += textwrap.wrap(f"set against {row['compare with']}", WIDTH - len(head) - 1)
             stream.write(f"{head} {lines[0]}\n")

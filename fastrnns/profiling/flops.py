@@ -37,15 +37,17 @@ def count(model: runner.Model, problem: Problem, device: Any, dtype: str, seed: 
     The counter sees each operator that is dispatched; cuDNN's and oneDNN's LSTM are one operator to it, and
     one that it has no formula for.
     """
-    counted = _count(model, problem, device, dtype, seed)
-    if counted.forward:
-        return counted
+    if not model.compiled:  # the counter cannot look into what a compiler made
+        counted = _count(model, problem, device, dtype, seed)
+        if counted.forward:
+            return counted
     through = THROUGH.get((model.family, problem.num_layers > 1))
     if through is None or runner.unsupported_reason(runner.lookup(through)):
         return Counted(0, None, note="one fused operator, which torch's counter has no formula for")
     seen = _count(runner.lookup(through), problem, device, dtype, seed)
     backward = seen.backward if model.has_backward else None
-    note = f"{model.name} is one fused operator to torch's counter: counted through {through}"
+    what = "compiled" if model.compiled else "one fused operator to torch's counter"
+    note = f"{model.name} is {what}: counted through {through}"
     return Counted(seen.forward, backward, seen.operators, through, note)
 
 

@@ -63,7 +63,7 @@ def check(verifier: Any, name: str, device: Any, job: dict[str, Any]) -> None:
     """Check one model and tell what was found."""
     wire.emit({"event": "model_start", "model": name})
     model = runner.lookup(name)
-    reason = runner.unsupported_reason(model)
+    reason = runner.unsupported_reason(model, device.type)
     if reason is not None:
         wire.emit({"event": "model_failed", "model": name, "status": "unsupported", "error": reason})
         return
@@ -72,7 +72,14 @@ def check(verifier: Any, name: str, device: Any, job: dict[str, Any]) -> None:
         backend = runner.backend(model, device, job["dtype"])
     except Exception as error:
         traceback.print_exc()  # to stderr, whose tail the parent keeps
-        wire.emit({"event": "model_failed", "model": name, "status": "failed", "error": one_line(error)})
+        wire.emit(
+            {
+                "event": "model_failed",
+                "model": name,
+                "status": runner.status_of(model, error),
+                "error": one_line(error),
+            }
+        )
         return
     wire.emit(
         {
