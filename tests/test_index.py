@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,7 @@ pytest.importorskip("duckdb")
 
 from fastrnns.archive import __main__ as archive_command
 from fastrnns.archive import comparable, store
-from fastrnns.archive.index import build, layout, places, query, tables
+from fastrnns.archive.index import build, layout, places, query, tables, views
 
 ROOT = Path(__file__).parent.parent
 START = datetime(2026, 1, 20, 3, tzinfo=timezone.utc)
@@ -46,9 +47,11 @@ def fill(folder, count=12, seed=1):
                 "forward": None,
                 "backward": None,
             }
+        doubt = {"verdict": {"status": "tainted", "reasons": ["load"]}} if index == 7 else {}
         archive.write(
             bench(
                 results=results,
+                **doubt,
                 fingerprint=machine,
                 now=START + timedelta(days=7 * index),
                 options={"device": "cpu", "dtype": "fp32", "cache": "warm" if index != 5 else "cold"},
@@ -412,6 +415,19 @@ def test_records_of_one_series_have_one_key_and_only_they():
         assert comparable.series_key(one) != comparable.series_key(other)
 
 
+def test_records_of_one_key_join_where_nothing_refuses_them():
+    def on(governor, hardware="0123456789abcdef"):
+        found = bench("cudnn", fingerprint=fingerprint(hardware))
+        found["environment"]["before"] = [{"name": "governor", "current": governor}] if governor else []
+        return found
+
+    pairs = [(on("performance"), on(governor)) for governor in ("performance", "powersave", None)]
+    for base, new in [*pairs, (on("performance", None), on("performance", None))]:
+        assert comparable.series_key(base) == comparable.series_key(new)
+        assert comparable.joins(base, new) == (comparable.refusals(base, new) == [])
+    assert [comparable.joins(*pair) for pair in pairs] == [True, False, True]
+
+
 def test_nothing_heavy_is_imported_for_help():
     words = "import sys; sys.argv = ['archive', 'query', '--help']\n"
     code = (
@@ -430,3 +446,100 @@ def test_the_query_module_closes_what_it_opened(archive, tmp_path, monkeypatch):
     with query.ask(places.Folder(archive.folder / layout.FOLDER), "SELECT 1") as answer:
         assert list(answer.rows) == [(1,)]
     assert list((tmp_path / "spill").iterdir()) == []
+
+
+def test_an_export_takes_the_records_of_a_query_in_its_order(archive, capfd):
+    indexed(archive)
+    ids = [entry.id for entry in archive.list()][-3:]
+    sql = "SELECT id FROM results WHERE status = 'ok' ORDER BY started DESC LIMIT 6"  # three phases a record
+    capfd.readouterr()
+    run("export", "--format", "csv", "--query", sql, "--archive", archive.folder)
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0].startswith("record,started_at")
+    assert list(dict.fromkeys(line.split(",")[0] for line in lines[1:])) == ids[:0:-1]
+
+
+def test_rows_of_a_query_become_one_parquet_and_other_formats_a_file_each(archive, capsys, tmp_path):
+    pq = pytest.importorskip("pyarrow.parquet")
+    indexed(archive)
+    everything = ("--query", "SELECT id FROM records", "--archive", archive.folder)
+    assert run("export", "--format", "parquet", "--output", tmp_path / "x.parquet", *everything) == 0
+    assert len(set(pq.read_table(tmp_path / "x.parquet")["record"].to_pylist())) == 12
+    assert run("export", "--format", "bmf", "--output", tmp_path / "bmf", *everything) == 0
+    assert {path.name for path in (tmp_path / "bmf").iterdir()} == {path.name for path in archive.files()}
+    capsys.readouterr()
+    assert run("export", "--format", "bmf", *everything) == 2
+    assert "give --output FOLDER" in capsys.readouterr().err
+
+
+def test_several_records_in_asv_have_their_benchmarks_together(tmp_path):
+    from fastrnns.archive.export import asv_results
+
+    machine = fingerprint()
+    machine["software"] = {"project": {"commit": "a" * 40, "dirty": False}}
+    found = [bench(name, fingerprint=machine) for name in ("cudnn", "jit")]
+    named = json.loads(asv_results.trees(found)["benchmarks.json"])
+    assert sum("cudnn" in name for name in named) == sum("jit" in name for name in named) == 2
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("SELECT model FROM results", "must select their id"),
+        ("SELECT id FROM records WHERE false", "selects no record"),
+        ("SELECT 'abc' AS id", "abc is the id of no indexed record"),
+        ("SELEC", "syntax error"),
+    ],
+)
+@pytest.mark.parametrize("command", [["export", "--format", "csv"], ["report"]], ids=["export", "report"])
+def test_a_query_that_names_no_records_is_one_sentence(archive, capsys, command, sql, said):
+    indexed(archive)
+    code, out, err = listed(archive, capsys, *command, "--query", sql)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert said in err
+    assert listed(archive, capsys, *command, "latest", "--query", sql)[0] == 2
+
+
+def test_a_selected_record_that_was_edited_since_is_refused(archive, capsys):
+    indexed(archive)
+    path = archive.files()[0]
+    text, status = path.read_text(), path.stat()
+    path.write_text(text.replace('"exit_code": 0', '"exit_code": 1'))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    sql = f"SELECT id FROM records WHERE file LIKE '%{path.name}'"
+    code, _, err = listed(archive, capsys, "export", "--format", "csv", "--query", sql)
+    assert code == 1
+    assert "was edited" in err
+
+
+def test_a_report_is_of_the_records_of_a_query(archive, capsys, tmp_path):
+    indexed(archive)
+    newest = "SELECT id FROM records WHERE hardware_id LIKE '0%' ORDER BY started LIMIT "
+    for count, title in ((1, "bench"), (2, "compare"), (4, "history")):
+        page = tmp_path / f"{count}.html"
+        code, _, err = listed(archive, capsys, "report", "--output", page, "--query", f"{newest}{count}")
+        assert code == 0, err
+        assert title in page.read_text().lower()
+
+
+def test_the_documented_columns_are_those_of_the_tables(archive):
+    indexed(archive)
+    text = (ROOT / "docs" / "archive_at_scale.md").read_text()
+    for name in views.VIEWS:
+        row = next(line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
+        documented = re.findall(r"`(\w+)`", row.split("|")[3])
+        if "the common ones" in row:
+            documented += views.KEYS.split(", ")
+        with query.ask(places.Folder(archive.folder / layout.FOLDER), f"SELECT * FROM {name}") as answer:
+            assert sorted(answer.columns) == sorted(documented)
+
+
+def test_the_documented_queries_run(archive, capsys):
+    indexed(archive)
+    text = (ROOT / "docs" / "archive_at_scale.md").read_text()
+    found = re.findall(r"```sql\n(.*?)```", text, flags=re.DOTALL)
+    assert len(found) == 5
+    for sql in found:
+        code, out, err = listed(archive, capsys, "query", sql, "--format", "csv")
+        assert (code, err) == (0, "")
+        assert len(out.splitlines()) > 1

@@ -7,7 +7,6 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from env.command import framed
 from fastrnns.archive.export import FORMATS
@@ -101,39 +100,10 @@ def model_history(args: argparse.Namespace) -> int:
 
 
 def export_record(args: argparse.Namespace) -> int:
-    """Print a record in another tool's format, and say on stderr what that cannot hold."""
-    from fastrnns.archive import export, store
+    """Print records in another tool's format, and say on stderr what that cannot hold."""
+    from fastrnns.archive.export import command
 
-    found = store.Archive(args.archive).load(args.ref)
-    made = export.export(found, args.format)
-    for remark in made.remarks:
-        print(f"archive: {remark}", file=sys.stderr)
-    data = made.data.encode() if isinstance(made.data, str) else made.data
-    if args.output is not None:
-        _write_out(args, found, data)
-        return 0
-    if isinstance(made.data, bytes) and sys.stdout.isatty():
-        raise UsageError(f"{args.format} is not text; send it to a file with --output FILE or >")
-    sys.stdout.flush()
-    sys.stdout.buffer.write(data if data.endswith(b"\n") or isinstance(made.data, bytes) else data + b"\n")
-    sys.stdout.buffer.flush()
-    return 0
-
-
-def _write_out(args: argparse.Namespace, found: dict[str, Any], data: bytes) -> None:
-    target = Path(args.output)
-    files = {target: data}
-    if args.format == "asv":
-        from fastrnns.archive.export import asv_results
-
-        files = {target / name: text.encode() for name, text in asv_results.tree(found).items()}
-    try:
-        for path, content in files.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-            print(f"archive: wrote {path}", file=sys.stderr)
-    except OSError as error:
-        raise UsageError(f"{target} cannot be written ({error.strerror}); give another --output") from None
+    return command.run(args)
 
 
 def import_file(args: argparse.Namespace) -> int:
@@ -199,6 +169,12 @@ def parser() -> argparse.ArgumentParser:
             "--index", metavar="WHERE", help="a folder or fsspec URL that `index` filled (ARCHIVE/.index)"
         )
 
+    def queried(sub: argparse.ArgumentParser) -> None:
+        sub.add_argument(
+            "--query", metavar="SQL", help="the records whose id this SELECT gives, in its order"
+        )
+        indexed(sub)
+
     sub = command("list", list_records, "all records, oldest first")
     sub.add_argument("--json", action="store_true", help="as JSON")
     indexed(sub)
@@ -214,12 +190,17 @@ def parser() -> argparse.ArgumentParser:
     sub = command("add", add_records, "take a record from elsewhere, as one that could not be archived")
     sub.add_argument("paths", nargs="+", metavar="FILE")
     sub = command("export", export_record, "a record in another tool's format, to stdout")
-    sub.add_argument("ref", metavar="RECORD", nargs="?", default="latest", help=refs)
+    sub.add_argument("ref", metavar="RECORD", nargs="?", help=f"{refs} (latest)")
     sub.add_argument("--format", required=True, choices=FORMATS, help="the format")
-    sub.add_argument("--output", metavar="PATH", help="a file in place of stdout; for asv its results folder")
-    report_arguments(
-        command("report", report_records, "a page to look at: one file, complete, for any browser")
+    sub.add_argument(
+        "--output",
+        metavar="PATH",
+        help="a file in place of stdout; a folder for asv, and for several records",
     )
+    queried(sub)
+    sub = command("report", report_records, "a page to look at: one file, complete, for any browser")
+    report_arguments(sub)
+    queried(sub)
     sub = command("index", index_archive, "bring the index up to date: columns made from the files")
     sub.add_argument("where", nargs="?", metavar="WHERE", help="a folder or an fsspec URL (ARCHIVE/.index)")
     sub.add_argument("--rebuild", action="store_true", help="read every file again")

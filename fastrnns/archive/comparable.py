@@ -122,7 +122,7 @@ def refusals(base: Record, new: Record, *, within_machine: bool = False) -> list
 
 
 def series_key(record: Record) -> Hashable:
-    """Equal for any two records between which `refusals` finds nothing; unequal keys need no look at the rest."""
+    """Equal for any two records between which `refusals` finds nothing; what else can part them, `joins` says."""
     options = record.get("options") or {}
     return (
         hardware_id(record),
@@ -130,6 +130,11 @@ def series_key(record: Record) -> Hashable:
         _frozen(record.get("problem") or {}),
         *(_frozen(options.get(key, UNRECORDED.get(key))) for key in OPTIONS),
     )
+
+
+def joins(base: Record, new: Record) -> bool:
+    """Whether `refusals` finds nothing, of records of such kinds and verdicts whose series keys are equal."""
+    return hardware_id(base) is not None and next(_step_differences(base, new), None) is None
 
 
 def _frozen(value: Any) -> Hashable:

@@ -66,7 +66,7 @@ def history(records: Iterable[Record], model: str, margin: float = MARGIN) -> li
             continue
         candidates = alike.setdefault(comparable.series_key(record), [])
         for group in candidates:
-            if not comparable.refusals(group[0], record):
+            if comparable.joins(group[0], record):
                 group.append(record)
                 break
         else:

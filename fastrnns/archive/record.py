@@ -157,7 +157,19 @@ def schema() -> dict[str, Any]:
 def _validator() -> Any:
     from jsonschema import Draft202012Validator
 
-    return Draft202012Validator(schema())
+    return Draft202012Validator(_inlined(schema(), schema()["$defs"]))
+
+
+def _inlined(node: Any, definitions: Mapping[str, Any]) -> Any:
+    """The schema with every reference replaced by what it names: looking them up takes half of a check."""
+    if isinstance(node, list):
+        return [_inlined(item, definitions) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        named = definitions[node["$ref"].removeprefix("#/$defs/")]
+        node = {**named, **{key: item for key, item in node.items() if key != "$ref"}}
+    return {key: _inlined(item, definitions) for key, item in node.items() if key != "$defs"}
 
 
 def _thin(value: Any, path: str) -> tuple[Any, str]:

@@ -23,7 +23,7 @@ NEEDS = ("matplotlib", "jinja2")
 def add_arguments(sub: argparse.ArgumentParser) -> None:
     """The command line of the report."""
     refs = "path, id or its beginning, latest, latest~N: one for its report, two to compare, more for their history"
-    sub.add_argument("refs", nargs="*", default=["latest"], metavar="RECORD", help=refs)
+    sub.add_argument("refs", nargs="*", metavar="RECORD", help=f"{refs} (latest)")
     sub.add_argument(
         "--history", action="store_true", help="the history of the machine that RECORD was measured on"
     )
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
             f"a report needs {' and '.join(lacking)}; run python -m pip install {' '.join(lacking)}"
         )
     archive = Archive(args.archive)
-    entries = [archive.find(ref) for ref in args.refs]
+    entries = _entries(args, archive)
     made = layout(entries, archive, whole=args.history)
     folders = {form: folder for form in PICTURES if (folder := getattr(args, form))}
     name = "-".join(entry.id for entry in entries[:2])
@@ -56,6 +56,16 @@ def run(args: argparse.Namespace) -> int:
     if args.markdown:
         print(markdown.markdown(made), end="")
     return 0
+
+
+def _entries(args: argparse.Namespace, archive: Archive) -> list[Entry]:
+    if args.query is None:
+        return [archive.find(ref) for ref in args.refs or ["latest"]]
+    if args.refs:
+        raise UsageError(f"both {args.refs[0]} and --query name records; give one of them")
+    from fastrnns.archive.index import command
+
+    return command.entries(args)
 
 
 def layout(entries: Sequence[Entry], archive: Archive, *, whole: bool = False) -> Page:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -62,6 +62,16 @@ def tree(record: Mapping[str, Any]) -> dict[str, str]:
         f"{machine['machine']}/machine.json": json.dumps(machine, indent=1),
         "benchmarks.json": json.dumps({**benchmarks, "version": 2}, indent=1),
     }
+
+
+def trees(records: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The files of several records: their benchmarks together; of one machine, commit and build the last record."""
+    found: dict[str, str] = {}
+    benchmarks: dict[str, Any] = {}
+    for record in records:
+        found |= tree(record)
+        benchmarks |= json.loads(found["benchmarks.json"])
+    return {**found, "benchmarks.json": json.dumps(benchmarks, indent=1)}
 
 
 def _machine(record: Mapping[str, Any]) -> dict[str, Any]:

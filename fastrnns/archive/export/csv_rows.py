@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastrnns.archive.export.rows import COLUMNS, rows
@@ -14,8 +14,14 @@ NOT_HELD = "summaries and intervals, the environment, the watch, the fingerprint
 
 def export(record: Mapping[str, Any]) -> str:
     """Header and rows."""
+    return export_all([record])
+
+
+def export_all(records: Sequence[Mapping[str, Any]]) -> str:
+    """One header, and the rows of one record after the other."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows(rows(record))
+    for record in records:
+        writer.writerows(rows(record))
     return text.getvalue()
