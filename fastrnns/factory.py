@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,9 @@ from torch import Tensor, nn
 from fastrnns import backends, cells, custom_lstms, loops
 from fastrnns.errors import UnsupportedError
 from fastrnns.sizes import Problem
+
+if TYPE_CHECKING:
+    from fastrnns.fused.lstm import FusedLSTM
 
 SHORTEST, LONGEST = 30, 100  # lengths of vl_*: 30 to 99, upstream's, whatever --seqLength is
 GRADIENT_STREAM = 0x9E3779B97F4A7C15 % 2**63  # added to a seed for the random gradient
@@ -35,6 +38,7 @@ class ModelDef:
     ]  # (outputs, seed=None) -> what backward takes; not timed
     backward: Callable[..., None] | None  # None: a model without a gradient
     names: tuple[str, ...] = ()  # of params, for people
+    backend: str = ""  # what runs it, where its creator knows better than the graph that autograd records
 
 
 # -- the parts every creator shares ------------------------------------------------------------------------
@@ -121,6 +125,14 @@ def _lstm_module(problem: Problem, *, bidirectional: bool = False) -> nn.LSTM:
     return module
 
 
+def _fused(module: nn.Module) -> FusedLSTM:
+    """The persistent kernels in a torch.nn.LSTM's place, with its parameters."""
+    from fastrnns.fused.lstm import FusedLSTM  # needs Triton
+
+    assert isinstance(module, nn.LSTM)  # noqa: S101 - for the type checker
+    return FusedLSTM.from_lstm(module)
+
+
 def _sequence(problem: Problem) -> Tensor:
     return torch.randn(problem.seq_length, problem.mini_batch, problem.input_size)  # (T, B, I)
 
@@ -139,7 +151,9 @@ def _leaves(tensors: Sequence[Tensor], device: torch.device, dtype: torch.dtype)
     return tuple(tensor.detach().to(device, dtype, copy=True).requires_grad_() for tensor in tensors)
 
 
-def _module_model(module: nn.Module, forward: Callable[..., Any], inputs: tuple[Any, ...]) -> ModelDef:
+def _module_model(
+    module: nn.Module, forward: Callable[..., Any], inputs: tuple[Any, ...], backend: str = ""
+) -> ModelDef:
     named = dict(module.named_parameters())
     return ModelDef(
         inputs=inputs,
@@ -148,6 +162,7 @@ def _module_model(module: nn.Module, forward: Callable[..., Any], inputs: tuple[
         backward_setup=backward_of_first,
         backward=simple_backward,
         names=tuple(named),
+        backend=backend,
     )
 
 
@@ -206,12 +221,16 @@ def nn_rnn(
     kind: str,
     dropout: float = 0.0,
     bidirectional: bool = False,
+    fused: bool = False,
 ) -> ModelDef:
-    """torch.nn.LSTM, GRU or RNN."""
+    """torch.nn.LSTM, GRU or RNN; or, `fused`, an LSTM by the persistent kernels."""
     seed_generators(seed, device)
     x, (h, c) = _sequence(problem), _states(problem, 2 if bidirectional else 1)
     module = _rnn_module(kind, problem, dropout=dropout, bidirectional=bidirectional).to(device, dtype)
     x, h, c = _moved((x, h, c), device, dtype)
+    if fused:
+        ours = _fused(module)
+        return _module_model(ours, ours, (x, (h, c)), ours.backend_for(x, problem.mini_batch))
     return _module_model(module, module, (x, (h, c) if kind == "lstm" else h))
 
 
@@ -376,11 +395,17 @@ def _draw_varlen(
     return sequences, (h, c)
 
 
-def varlen_nn_lstm(problem: Problem, *, device: torch.device, dtype: torch.dtype, seed: int) -> ModelDef:
-    """Pack the sequences, torch.nn.LSTM, pad its outputs."""
+def varlen_nn_lstm(
+    problem: Problem, *, device: torch.device, dtype: torch.dtype, seed: int, fused: bool = False
+) -> ModelDef:
+    """Pack the sequences, torch.nn.LSTM (or the persistent kernels), pad its outputs."""
     seed_generators(seed, device)
     sequences, states = _draw_varlen(problem, device, dtype)
     module = _rnn_module("lstm", problem).to(device, dtype)
+    backend = ""
+    if fused:
+        module = _fused(module)
+        backend = module.backend_for(sequences[0], problem.mini_batch, packed=True)
 
     def forward(
         sequences: list[Tensor], state: tuple[Tensor, Tensor]
@@ -389,7 +414,7 @@ def varlen_nn_lstm(problem: Problem, *, device: torch.device, dtype: torch.dtype
         output, last = module(packed, state)
         return nn.utils.rnn.pad_packed_sequence(output)[0], last  # (longest, B, H)
 
-    return _module_model(module, forward, (sequences, states))
+    return _module_model(module, forward, (sequences, states), backend)
 
 
 def varlen_loop_lstm(

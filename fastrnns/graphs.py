@@ -92,4 +92,5 @@ def replayed(made: ModelDef, graphs: Graphs) -> ModelDef:
         for parameter, found in zip(made.params, graphs.gradients, strict=True):
             parameter.grad = found
 
-    return replace(made, forward=forward, backward_setup=backward_setup, backward=backward)
+    ran = f"CUDA graph of {made.backend}" if made.backend else ""
+    return replace(made, forward=forward, backward_setup=backward_setup, backward=backward, backend=ran)

@@ -179,6 +179,18 @@ _ROWS = (
     _rnn("scan", "the loop as torch's higher-order scan under torch.compile: one step compiled, not all",
          "fastrnns.compiled:scan_lstm", compiled=True,
          comparable_with="cudnn", comparable_note=_SAME, control="py"),
+    # persistent kernels in Triton (fastrnns.fused): all steps in one launch
+    _rnn("fused", "persistent LSTM in Triton: W_hh stays on the chip for all steps, one launch a layer and direction",
+         "nn_rnn", options={"kind": "lstm", "fused": True}, layers="any", devices=("cuda",), needs=("triton",),
+         comparable_with="cudnn", comparable_note=_SAME, control="cudnn"),
+    _rnn("cudagraph_fused", "fused replayed as two CUDA graphs: no launch by the host, the same kernels",
+         "fastrnns.graphs:graphed", options={"creator": "nn_rnn", "kind": "lstm", "fused": True}, layers="any",
+         devices=("cuda",), needs=("triton",), comparable_with="cudagraph_cudnn", comparable_note=_SAME,
+         control="fused"),
+    _rnn("fused_varlen", "fused on packed sequences of 30 to 99 steps: no work for the padding",
+         "varlen_nn_lstm", options={"fused": True}, layers="any", family="vl_lstm", devices=("cuda",),
+         needs=("triton",), comparable_with="vl_cudnn", comparable_note=_SAME, control="vl_cudnn",
+         verify="vl_lstm"),
     # convolutional networks, upstream's: what the JIT does to something that is no RNN
     _cnn("resnet18", "torchvision's resnet18, training mode, batch 32 of 3x224x224",
          options={"arch": "resnet18"}, comparable_note="the yardstick of resnet18"),
@@ -416,9 +428,11 @@ def backend(model: Model, device: str | torch.device, dtype: str = "fp32") -> st
             library = ""  # its loops are made of ATen's products and pointwise operators
         else:
             made = build(model, Problem(2, 1, 4, 8, 2), device, dtype)
-            library = backends.library_of(made.forward(*made.inputs))
-            if model.creator == "fastrnns.graphs:graphed":
-                library = f"CUDA graph of {library}"
+            library = made.backend
+            if not library:
+                library = backends.library_of(made.forward(*made.inputs))
+                if model.creator == "fastrnns.graphs:graphed":
+                    library = f"CUDA graph of {library}"
     if not model.legacy:
         return library
     return f"TorchScript ({fuser.describe()})" + (f" on {library}" if library else "")

@@ -32,14 +32,45 @@ LOW = tl.constexpr(2048.0)
 
 
 @triton.jit
-def _sigmoid(x):
-    return 1.0 / (1.0 + tl.exp(-x))
+def _exp(x, EXACT: tl.constexpr):
+    """E ** x for x <= 80; EXACT adds what the product with log2(e) rounds away, which tl.exp leaves out."""
+    if EXACT:
+        n = x * 1.4426950408889634
+        rest = tl.fma(x, 1.4426950408889634, -n) + x * 1.925963033500e-8  # log2(e) less its fp32 value
+        y = tl.exp2(n)
+        y = tl.fma(y, rest * 0.6931471805599453, y)
+    else:
+        y = tl.exp(x)
+    return y
+
+
+@triton.jit
+def _ratio(a, b, EXACT: tl.constexpr):
+    """A / b; EXACT mends the quick quotient by one Newton step."""
+    if EXACT:
+        inverse = 1.0 / b
+        y = a * inverse
+        y = tl.fma(tl.fma(-y, b, a), inverse, y)
+    else:
+        y = a / b
+    return y
+
+
+@triton.jit
+def _sigmoid(x, EXACT: tl.constexpr):
+    if EXACT:  # the Newton step knows no infinity; sigmoid(-80) is 2e-35
+        x = tl.maximum(x, -80.0, propagate_nan=tl.PropagateNan.ALL)
+    e = 1.0 + _exp(-x, EXACT)
+    return _ratio(tl.full(e.shape, 1.0, tl.float32), e, EXACT)
 
 
 @triton.jit
 def _tanh(x, EXACT: tl.constexpr):
-    e = tl.exp(-2.0 * tl.abs(x))
-    y = (1.0 - e) / (1.0 + e)
+    twice = -2.0 * tl.abs(x)
+    if EXACT:
+        twice = tl.maximum(twice, -80.0, propagate_nan=tl.PropagateNan.ALL)
+    e = _exp(twice, EXACT)
+    y = _ratio(1.0 - e, 1.0 + e, EXACT)
     y = tl.where(x < 0.0, -y, y)
     if EXACT:  # near zero the quotient cancels: the series to x**11 is good to 1e-8 below 0.35
         s = x * x
@@ -136,6 +167,12 @@ def _read_partials(source, maker, mark, NT: tl.constexpr, BP: tl.constexpr, NP: 
 
 
 @triton.jit
+def _bias(b_ih, b_hh, at, ok):
+    left = tl.load(b_ih + at, mask=ok, other=0.0).to(tl.float32)
+    return left + tl.load(b_hh + at, mask=ok, other=0.0).to(tl.float32)
+
+
+@triton.jit
 def _product(a, w, acc, SWAP: tl.constexpr, PHASE: tl.constexpr):
     """Acc + a (BT, K) times w (N, K) transposed, with acc kept as (N, BT) where SWAP."""
     if PHASE != 0:  # the interpreter cannot multiply bf16
@@ -152,6 +189,7 @@ def _product(a, w, acc, SWAP: tl.constexpr, PHASE: tl.constexpr):
 def lstm_forward(
     gx,
     w_hh,
+    b_ih,
     b_hh,
     h_in,
     c_in,
@@ -187,7 +225,7 @@ def lstm_forward(
     PHASE: tl.constexpr,
     SPINS: tl.constexpr,
 ):
-    """Steps t0 <= t < t1 of one layer. `gx` holds x W_ih' + b_ih and is overwritten by the gates where TRAIN."""
+    """Steps t0 <= t < t1 of one layer. `gx` holds x W_ih' and is overwritten by the gates where TRAIN."""
     pid = tl.program_id(0)
     tile = tile0 + pid // NT
     jt = pid % NT
@@ -239,10 +277,10 @@ def lstm_forward(
     bg = bi
     bo = bi
     if HAS_BIAS:
-        bi = tl.load(b_hh + units, mask=units < H, other=0.0).to(tl.float32)
-        bf = tl.load(b_hh + H + units, mask=units < H, other=0.0).to(tl.float32)
-        bg = tl.load(b_hh + 2 * H + units, mask=units < H, other=0.0).to(tl.float32)
-        bo = tl.load(b_hh + 3 * H + units, mask=units < H, other=0.0).to(tl.float32)
+        bi = _bias(b_ih, b_hh, units, units < H)
+        bf = _bias(b_ih, b_hh, H + units, units < H)
+        bg = _bias(b_ih, b_hh, 2 * H + units, units < H)
+        bo = _bias(b_ih, b_hh, 3 * H + units, units < H)
 
     h = tl.zeros((BT, HB), tl.float32)
     c_state = tl.zeros((BT, HB), tl.float32)
@@ -317,10 +355,10 @@ def lstm_forward(
         lower, upper = tl.split(tl.permute(acc, (0, 1, 3, 4, 2)))
         ri, rf = tl.split(lower)
         rg, ro = tl.split(upper)
-        i = _sigmoid(tl.reshape(ri, (BT, HB)) + (xi.to(tl.float32) + bi[None, :]))
-        f = _sigmoid(tl.reshape(rf, (BT, HB)) + (xf.to(tl.float32) + bf[None, :]))
+        i = _sigmoid(tl.reshape(ri, (BT, HB)) + (xi.to(tl.float32) + bi[None, :]), PARTS == 2)
+        f = _sigmoid(tl.reshape(rf, (BT, HB)) + (xf.to(tl.float32) + bf[None, :]), PARTS == 2)
         g = _tanh(tl.reshape(rg, (BT, HB)) + (xg.to(tl.float32) + bg[None, :]), PARTS == 2)
-        o = _sigmoid(tl.reshape(ro, (BT, HB)) + (xo.to(tl.float32) + bo[None, :]))
+        o = _sigmoid(tl.reshape(ro, (BT, HB)) + (xo.to(tl.float32) + bo[None, :]), PARTS == 2)
         c_new = f * c_state + i * g
         h_new = o * _tanh(c_new, PARTS == 2)
         if VARLEN:
@@ -481,6 +519,8 @@ def lstm_backward(
     HAS_DY: tl.constexpr,
     HAS_DH: tl.constexpr,
     HAS_DC: tl.constexpr,
+    WANT_DH: tl.constexpr,
+    WANT_DC: tl.constexpr,
     VARLEN: tl.constexpr,
     PHASE: tl.constexpr,
     SPINS: tl.constexpr,
@@ -695,8 +735,10 @@ def lstm_backward(
             else:
                 dh = fresh
 
-    tl.store(dh_out + state, dh, mask=ok)
-    tl.store(dc_out + state, dc, mask=ok)
+    if WANT_DH:
+        tl.store(dh_out + state, dh, mask=ok)
+    if WANT_DC:
+        tl.store(dc_out + state, dc, mask=ok)
     if PHASE != 2:
         at = db + tile * (4 * H) + units
         if PHASE == 1:  # one step a launch: add to what the later steps left
@@ -710,3 +752,15 @@ def lstm_backward(
             tl.store(at + H, tl.sum(dbf, 0), mask=unit_ok)
             tl.store(at + 2 * H, tl.sum(dbg, 0), mask=unit_ok)
             tl.store(at + 3 * H, tl.sum(dbo, 0), mask=unit_ok)
+
+
+@triton.jit(do_not_specialize=["rows", "count"])
+def sum_rows(parts, out, rows, count, BLOCK: tl.constexpr):
+    """The sum of `parts` (rows, count) over its rows, written to both rows of `out` (2, count)."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    ok = at < count
+    total = tl.zeros((BLOCK,), tl.float32)
+    for r in range(rows):
+        total += tl.load(parts + r * count + at, mask=ok, other=0.0)
+    tl.store(out + at, total, mask=ok)
+    tl.store(out + count + at, total, mask=ok)

@@ -12,6 +12,9 @@ from functools import lru_cache
 SHARED_BYTES = 232_448 - 4_096
 # 32-bit words a thread polls in registers at once; beyond this the compiler spills.
 WORDS_A_THREAD = 64
+# Partial sums polled at once. With 64, Triton 3.6 compiles the varlen backward of 16 rows and 8 warps wrongly: a row that
+# has ended loses four of its units (NaN; hidden size 587, bf16, seen on an H200). 32 is right everywhere it was tried.
+MAKERS_AT_ONCE = 32
 # The forward exchange buffer grows with the steps of a launch; longer sequences are cut into several launches.
 EXCHANGE_BYTES = 64 * 2**20
 
@@ -74,22 +77,38 @@ def best_chunk(length: int, largest: int) -> int:
     return min(sizes, key=lambda c: (ceil_div(length, c) * c, -c))
 
 
-def _forward_tiles(hidden: int, batch_tile: int, parts: int, warps: int) -> Tiles:
+def _forward_tiles(hidden: int, batch_tile: int, parts: int, scaled: bool, small: bool) -> Tiles:
     length = words(hidden, 16, parts)
-    chunk = best_chunk(length, 64 if parts == 2 and warps == 4 else 128)
-    return Tiles(batch_tile, 16, warps, chunk)
+    if small and parts == 2:
+        return Tiles(batch_tile, 16, 4, best_chunk(length, 64))
+    if small and not scaled:  # the transposed product, all of h at once: measured fastest at 16 bits
+        return Tiles(batch_tile, 16, 4, best_chunk(length, 256), swap=True)
+    return Tiles(batch_tile, 16, 4 if small else 8, best_chunk(length, 128))
 
 
-def _backward_tiles(hidden: int, batch_tile: int, parts: int, warps: int) -> Tiles:
+def _backward_tiles(hidden: int, batch_tile: int, parts: int, scaled: bool, small: bool) -> Tiles:
     units = ceil_div(hidden, 16)
-    makers = min(power_of_two(units), max(1, WORDS_A_THREAD * 32 * warps // (batch_tile * 16)))
-    largest = max(64, min(256, 4096 // batch_tile)) if parts == 1 else 128
+    warps = 4 if small else 8
+    fitting = max(1, WORDS_A_THREAD * 32 * warps // (batch_tile * 16))
+    makers = min(power_of_two(units), MAKERS_AT_ONCE, fitting)
+    if parts == 2:
+        largest = 64 if small else 128
+    elif small and not scaled:
+        largest = 128
+    else:
+        largest = max(64, min(256, 4096 // batch_tile))
     return Tiles(batch_tile, 16, warps, best_chunk(units * 16, largest), makers)
 
 
 @lru_cache(maxsize=256)
-def choose(hidden: int, batch: int, parts: int, processors: int, shared: int = SHARED_BYTES) -> Plan | str:
-    """The plan for one layer, or one sentence that says why it cannot run fused."""
+def choose(
+    hidden: int, batch: int, parts: int, scaled: bool, processors: int, shared: int = SHARED_BYTES
+) -> Plan | str:
+    """The plan for one layer, or one sentence that says why it cannot run fused.
+
+    `parts` and `scaled` are those of the precision: 16-bit halves an operand, and whether rows are scaled. The tiles are
+    those of tests/benchmarks/fused_time.py's table that were fastest on an H200 at the default size.
+    """
     units = ceil_div(hidden, 16)
     if units > processors:
         return f"hidden size {hidden} needs {units} programs at once and this device runs {processors}"
@@ -97,8 +116,8 @@ def choose(hidden: int, batch: int, parts: int, processors: int, shared: int = S
     chosen = None
     for batch_tile in (16, 32, 64):
         small = batch_tile == 16 and hidden <= 512
-        forward = _forward_tiles(hidden, batch_tile, parts, 4 if small and parts == 1 else 8)
-        backward = _backward_tiles(hidden, batch_tile, parts, 4 if small else 8)
+        forward = _forward_tiles(hidden, batch_tile, parts, scaled, small)
+        backward = _backward_tiles(hidden, batch_tile, parts, scaled, small)
         need = max(forward_bytes(hidden, forward, parts), backward_bytes(hidden, backward, parts))
         if need > shared:
             break

@@ -142,7 +142,7 @@ def run_model(torch: Any, job: dict[str, Any], name: str, rule: plan.Rule, devic
                 {
                     "event": "ready",
                     "model": name,
-                    "backend": backend_of(model, device, job["dtype"]),
+                    "backend": modeldef.backend or backend_of(model, device, job["dtype"]),
                     "flushed_bytes": flushed,
                     "lengths": runner.lengths_of(model, modeldef),
                     "built_s": round(time.monotonic() - started, 6),

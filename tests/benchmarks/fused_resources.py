@@ -61,7 +61,7 @@ def constants(
         "BN": tiles.chunk, "NN": ceil_div(units * tiles.hidden, tiles.chunk),
         "BP": tiles.makers, "NP": ceil_div(units, tiles.makers),
         "VEC": max(1, tiles.batch * tiles.hidden // (32 * tiles.warps)),
-        "HAS_DY": True, "HAS_DH": True, "HAS_DC": True,
+        "HAS_DY": True, "HAS_DH": True, "HAS_DC": True, "WANT_DH": True, "WANT_DC": True,
     }  # fmt: skip
 
 
@@ -94,7 +94,7 @@ def report(sizes: list[tuple[int, int]]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for hidden, batch in sizes:
         for name, precision in launch.PRECISIONS.items():
-            plan = choose(hidden, batch, precision.parts, PROCESSORS)
+            plan = choose(hidden, batch, precision.parts, precision.scaled, PROCESSORS)
             if isinstance(plan, str):
                 rows.append({"hidden": hidden, "batch": batch, "precision": name, "fallback": plan})
                 continue

@@ -39,14 +39,17 @@ def replay_ms(step, n: int = 40) -> float:
     """Device time of `step` by graph replay: the median of n replays."""
     import torch
 
+    # One stream for warm-up and capture, and no output kept: a node of the autograd graph that outlives its step
+    # remembers the stream it was made on, and the capture would have to wait for it.
     side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(3):
             step()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        keep = step()
+    with torch.cuda.graph(graph, stream=side):
+        step()
     times = []
     for _ in range(n):
         a, b = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -55,7 +58,6 @@ def replay_ms(step, n: int = 40) -> float:
         b.record()
         torch.cuda.synchronize()
         times.append(a.elapsed_time(b))
-    del keep
     return statistics.median(times[5:])
 
 
@@ -69,7 +71,7 @@ def variant(direction: str, index: int, precision: str) -> dict:
     how = launch.PRECISIONS[precision]
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32)
     s, b, h = SIZE["S"], SIZE["B"], SIZE["H"]
-    plan = choose(h, b, how.parts, launch.processors(0))
+    plan = choose(h, b, how.parts, how.scaled, launch.processors(0))
     steps = launch.Steps(s, b, s * b)
     torch.manual_seed(0)
     x = torch.randn(s * b, 4 * h, device="cuda", dtype=dtype)
@@ -136,7 +138,7 @@ def compare(precision: str, s: int, b: int, i: int, h: int, n: int = 60) -> dict
 
         def step(model=model, params=params) -> tuple:
             y, _ = model(x, hx)
-            return (y, *torch.autograd.grad(y, params, grad))
+            return (y.detach(), *torch.autograd.grad(y, params, grad))
 
         forward, backward, total, host = [], [], [], []
         for _ in range(n):
@@ -162,6 +164,7 @@ def compare(precision: str, s: int, b: int, i: int, h: int, n: int = 60) -> dict
             e1 = event()
             torch.cuda.synchronize()
             total.append(e0.elapsed_time(e1))
+        del y, _
         skip = n // 4
         out[name] = {
             "forward_ms": statistics.median(forward[skip:]), "backward_ms": statistics.median(backward[skip:]),
@@ -172,13 +175,21 @@ def compare(precision: str, s: int, b: int, i: int, h: int, n: int = 60) -> dict
             "backend": getattr(model, "backend", "nn.LSTM"),
         }  # fmt: skip
         try:
+            out[name]["graph_forward_ms"] = replay_ms(lambda model=model: model(x, hx)[0].detach())
             out[name]["graph_total_ms"] = replay_ms(step)
             with torch.no_grad():
-                out[name]["graph_inference_ms"] = replay_ms(lambda model=model: model(x, hx))
+                out[name]["graph_inference_ms"] = replay_ms(lambda model=model: model(x, hx)[0])
         except RuntimeError as error:
             out[name]["graph_error"] = str(error)[:200]
     a, c = out["fused"], out["cudnn"]
-    keys = ("forward_ms", "backward_ms", "total_ms", "graph_total_ms", "graph_inference_ms")
+    keys = (
+        "forward_ms",
+        "backward_ms",
+        "total_ms",
+        "graph_forward_ms",
+        "graph_total_ms",
+        "graph_inference_ms",
+    )
     out["times_faster"] = {k: round(c[k] / a[k], 2) for k in keys if k in a and k in c}
     return out
 

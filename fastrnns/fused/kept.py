@@ -1,0 +1,45 @@
+"""Compiled Triton kernels kept for the next call, which then goes straight to the launcher."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import triton
+from torch import Tensor
+
+from fastrnns.fused import kernels
+
+# Under TRITON_INTERPRET=1 the kernels are interpreted, program after program.
+INTERPRETED = not isinstance(kernels.lstm_forward, triton.runtime.JITFunction)
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """Kernels compiled for arguments of one kind: the same types, and addresses at multiples of 16.
+
+    Triton's own call finds the compiled kernel by looking at every argument, which takes longer than the launch.
+    """
+
+    compiled: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+
+    def start(
+        self,
+        kernel: Any,
+        grid: tuple[int, ...],
+        args: tuple[Any, ...],
+        constants: tuple[Any, ...],
+        **options: Any,
+    ) -> None:
+        """Launch on the current stream; `constants` are the kernel's compile-time arguments, `options` Triton's."""
+        if INTERPRETED:
+            kernel[grid](*args, *constants)
+            return
+        key = (id(kernel), constants, tuple(a is None for a in args))
+        known = self.compiled.get(key)
+        if known is None:
+            self.compiled[key] = kernel[grid](*args, *constants, **options)
+            return
+        # Addresses as numbers: given tensors, the launcher asks the driver about each one.
+        plain = [a.data_ptr() if isinstance(a, Tensor) else a for a in args]
+        known[grid + (1,) * (3 - len(grid))](*plain, *constants)
