@@ -20,6 +20,7 @@ CASES = [
     "(1, 1, 1, 1, 1), 'float32', 'fp32', False, True, None, 2e-6",
     "(4, 3, 3, 20, 1), 'float32', 'fp32', True, False, None, 2e-6",
     "(5, 6, 3, 20, 1), 'float32', 'fp32', True, True, [5, 1, 3, 5, 2, 4], 2e-6",
+    "(3, 3, 4, 33, 1), 'float32', 'tf32', True, True, None, 2e-3",
     "(3, 3, 4, 33, 1), 'bfloat16', 'fp32', True, True, None, 3e-2",
     "(3, 3, 4, 33, 1), 'float16', 'fp32', True, True, None, 4e-3",
 ]

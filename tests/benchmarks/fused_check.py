@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import statistics
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 PRECISIONS = ("bf16", "fp16", "tf32", "fp32")
+SEEDS = (7, 8, 9)  # one draw alone may favour either: with large weights the recurrence is chaotic
 # The fused error may be this many times cuDNN's (rounding differs from run to run), plus a floor of a few ulps.
 MARGIN = 1.1
 FLOOR = {"bf16": 4e-3, "fp16": 5e-4, "tf32": 5e-4, "fp32": 4e-7}
@@ -35,6 +37,7 @@ def problems() -> dict[str, dict]:
         "no_bias": {"S": 20, "B": 8, "I": 16, "H": 48, "bias": False},
         "wide": {"S": 10, "B": 64, "I": 256, "H": 1024},
         "many_rows": {"S": 10, "B": 200, "I": 128, "H": 512},
+        "packed_wide": {"S": 26, "B": 11, "I": 106, "H": 587, "lengths": True, "state": True},
         "long": {"S": 1000, "B": 64, "I": 64, "H": 512},
     }
     draw = random.Random(20)
@@ -52,7 +55,23 @@ def problems() -> dict[str, dict]:
 
 
 def run(name: str, precision: str) -> dict:
-    """One problem at one precision: errors of fused and of cuDNN against float64, tensor by tensor."""
+    """One problem at one precision: errors against float64, tensor by tensor, as geometric means over SEEDS."""
+    found = [once(name, precision, seed) for seed in SEEDS]
+    mine, theirs = (
+        {k: statistics.geometric_mean(max(one[who][k], 1e-12) for one in found) for k in found[0][who]}
+        for who in ("fused", "cudnn")
+    )
+    bad = [k for k in mine if not mine[k] <= max(MARGIN * theirs[k], FLOOR[precision])]
+    worst = max(mine, key=lambda k: mine[k] / theirs[k])
+    same = all(one["same_bits"] for one in found)
+    return {
+        "backend": found[0]["backend"], "same_bits": same, "fused": mine, "cudnn": theirs, "worse": bad,
+        "worst": [worst, mine[worst], theirs[worst]], "ok": same and not bad,
+    }  # fmt: skip
+
+
+def once(name: str, precision: str, seed: int) -> dict:
+    """The errors of fused and of cuDNN for one draw of weights, inputs and gradients."""
     import torch
     from torch import nn
     from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
@@ -63,7 +82,7 @@ def run(name: str, precision: str) -> dict:
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32)
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
     torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
-    gen = torch.Generator().manual_seed(7)
+    gen = torch.Generator().manual_seed(seed)
 
     def randn(*shape: int) -> torch.Tensor:
         return torch.randn(*shape, generator=gen, dtype=torch.float64).to(dtype).double()
@@ -114,13 +133,8 @@ def run(name: str, precision: str) -> dict:
     first = outcome(fused, dtype)
     again = outcome(fused, dtype)
     same = all(torch.equal(first[k], again[k]) for k in first)
-    mine, theirs = errors(first), errors(outcome(cudnn, dtype))
-    bad = [k for k in mine if not mine[k] <= max(MARGIN * theirs[k], FLOOR[precision])]
-    worst = max(mine, key=lambda k: mine[k] / max(theirs[k], 1e-12))
-    return {
-        "backend": fused.backend, "same_bits": same, "fused": mine, "cudnn": theirs, "worse": bad,
-        "worst": [worst, mine[worst], theirs[worst]], "ok": same and not bad,
-    }  # fmt: skip
+    theirs = errors(outcome(cudnn, dtype))
+    return {"backend": fused.backend, "same_bits": same, "fused": errors(first), "cudnn": theirs}
 
 
 def launches() -> dict:

@@ -32,6 +32,9 @@ BACKWARD = {
     2: [(16, 16, 4, 128, 32, False), (16, 16, 8, 128, 32, False), (16, 16, 8, 256, 32, False), (16, 16, 4, 64, 32, False),
         (16, 16, 8, 256, 32, True)],
 }  # fmt: skip
+# (steps, batch, input size, hidden size)
+SWEEP = [(100, b, h, h) for h in (64, 256, 512, 1024, 2048) for b in (1, 64, 256)]
+SWEEP += [(s, 64, 512, 512) for s in (1, 10, 1000)]
 SIZE = {"S": 100, "B": 64, "I": 512, "H": 512}
 
 
@@ -223,13 +226,25 @@ def measure(arguments: list[str]) -> dict:
                         {"direction": direction, "tiles": table[parts][index], "error": str(error)[:160]}
                     )
         return {"variants": results}
+    if what == "several":  # sizes in turn, in one process
+        return {"several": [_attempt(text) for text in rest]}
     return compare(rest[0], *(int(n) for n in rest[1:]))
+
+
+def _attempt(text: str) -> dict:
+    precision, *size = text.split(",")
+    try:
+        return compare(precision, *(int(n) for n in size), n=24)
+    except RuntimeError as error:  # one size that does not fit spares the others
+        return {"precision": precision, "size": size, "error": str(error)[:160]}
 
 
 def main() -> int:
     """Parse, run, print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["variants", "compare", "sweep", "all", "forward", "backward"])
+    parser.add_argument(
+        "what", choices=["variants", "compare", "sweep", "several", "all", "forward", "backward"]
+    )
     parser.add_argument("rest", nargs="*")
     parser.add_argument("--child", action="store_true")
     parser.add_argument(
@@ -260,13 +275,13 @@ def main() -> int:
         for r in results:
             print(json.dumps(r)[:260])
     else:
-        sizes = [(100, 64, 512, 512)]
-        if args.what == "sweep":
-            sizes = [(100, b, h, h) for h in (64, 128, 256, 512, 1024, 2048) for b in (1, 16, 64, 256)]
-            sizes += [(1, 64, 512, 512), (10, 64, 512, 512), (1000, 64, 512, 512)]
+        sizes = SWEEP if args.what == "sweep" else [(100, 64, 512, 512)]
         jobs = [["compare", q, *map(str, size)] for size in sizes for q in precisions]
-        for job in jobs:
-            r = child(job, args.timeout)
+        if args.warm:  # fills Triton's cache; what these time is thrown away
+            with ThreadPoolExecutor(args.warm) as pool:
+                list(pool.map(lambda job: child(job, args.timeout), jobs))
+        answers = child(["several", *(",".join(job[1:]) for job in jobs)], args.timeout * 2)
+        for r in answers.get("several", [answers]):
             results.append(r)
             if "error" in r:
                 print(json.dumps(r)[:600])
