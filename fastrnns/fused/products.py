@@ -51,11 +51,9 @@ def gradients(
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Of x (rows, I), W_ih (4H, I) and W_hh (4H, H), from those of the gates (rows, 4H); None for those not asked for."""
     with _at(layer.precision):
-        if layer.precision.scaled:
+        if layer.precision.parts == 2:  # as accurate as fp32
             wanted = ([aligned(x)] if need_w_ih else []) + ([h_prev] if need_w_hh else [])
-            found = (
-                split.weight_gradients(layer.kept, d_gates, wanted, layer.precision.parts) if wanted else []
-            )
+            found = split.weight_gradients(layer.kept, d_gates, wanted) if wanted else []
             dw_ih = found.pop(0) if need_w_ih else None
             dw_hh = found.pop(0) if need_w_hh else None
         else:
