@@ -18,6 +18,7 @@ from fastrnns.sizes import Problem
 FUSERS = ("te", "old", "none", "default")
 EXECUTORS = ("profiling", "simple", "legacy", "default")
 DEFAULT_SEED = 17  # upstream's test
+COMPILE_LIMIT_SECONDS = 300.0  # torch.compile takes 40 s for 100 steps on two idle CPUs, and hours for 1500
 MOST = 1_000_000  # of iterations or processes: past this a typing error is more likely
 
 
@@ -43,6 +44,7 @@ class BenchOptions:
     sep: str
     roofline: bool = False
     cache: str = "warm"
+    compile_limit_s: float = COMPILE_LIMIT_SECONDS
     against: str | None = None
     ab: tuple[str, str] | None = None  # two interpreters
 
@@ -67,6 +69,7 @@ class BenchOptions:
             "print_json": self.print_json,
             "roofline": self.roofline,
             "cache": self.cache,
+            "compile_limit_s": self.compile_limit_s,
         }
 
 
@@ -204,6 +207,14 @@ def _add_measuring_flags(made: argparse.ArgumentParser) -> None:
         " of it (cold: written over before each timed region, outside of it)",
     )
     group.add_argument(
+        *spellings("compile-limit"),
+        type=float,
+        default=COMPILE_LIMIT_SECONDS,
+        metavar="SECONDS",
+        help="longest that a model may take until its first iteration is done, compiling included, in one process;"
+        " past it the model is given up (default: %(default)g)",
+    )
+    group.add_argument(
         "--budget",
         type=float,
         default=planning.BUDGET_SECONDS,
@@ -241,6 +252,7 @@ def bench_options(argv: Sequence[str], args: argparse.Namespace) -> BenchOptions
         sep=args.sep,
         roofline=args.roofline,
         cache=args.cache,
+        compile_limit_s=args.compile_limit,
         against=args.against,
         ab=ab_from(args),
     )
@@ -258,6 +270,10 @@ def plan_from(args: argparse.Namespace) -> planning.Plan:
         )
     if not 0 < args.budget <= 7 * 86400:
         raise UsageError(f"--budget is {args.budget:g}; give seconds above 0 and up to a week, such as 45")
+    if not 0 < args.compile_limit <= 7 * 86400:
+        raise UsageError(
+            f"--compile-limit is {args.compile_limit:g}; give seconds above 0 and up to a week, such as 300"
+        )
     return planning.plan_for(
         processes=args.processes,
         warmup=args.warmup,

@@ -25,6 +25,9 @@ def main() -> int:
     if job.get("stop"):
         return 0
     started = time.monotonic()
+    if job.get("compile_cache"):
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = job["compile_cache"]
+        os.environ["TRITON_CACHE_DIR"] = os.path.join(job["compile_cache"], "triton")  # noqa: PTH118
     kind, _, index = str(job["device"]).partition(":")
     if kind == "cuda":
         early.start_cuda(int(index or 0))

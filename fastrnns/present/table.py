@@ -10,7 +10,9 @@ from typing import IO, Any
 from fastrnns import runner
 
 WIDTH = 100
-HEADINGS = ("model", "phase", "median", "95 % interval", "mean", "std", "n", "ratio", "of limit", "marks")
+HEADINGS = (
+    "model", "phase", "median", "95 % interval", "mean", "std", "n", "cold ms", "ratio", "of limit", "marks",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class Row:
     mean: str = ""
     std: str = ""
     n: str = ""
+    cold: str = ""
     ratio: str = ""
     limit: str = ""
     marks: str = ""
@@ -48,6 +51,7 @@ def rows(results: Sequence[Mapping[str, Any]]) -> list[Row]:
                     mean=number(facts["mean"]),
                     std=number(facts["std"]),
                     n=str(facts["n"]),
+                    cold=cold(result) if phase == phases[0] else "",
                     ratio=ratio(result, by_name, phase),
                     limit=share(result, phase),
                     marks=marks if phase == phases[0] else "",
@@ -74,6 +78,12 @@ def number(value: float | None) -> str:
     if value >= 1000:
         return f"{value:.0f}"
     return f"{value:#.4g}"
+
+
+def cold(result: Mapping[str, Any]) -> str:
+    """What the first process took from nothing to the end of its first iteration, in whole milliseconds."""
+    samples = (result.get("cold_start") or {}).get("samples")
+    return f"{samples[0]:.0f}" if samples else ""
 
 
 def interval(bounds: Sequence[float] | None) -> str:
@@ -165,7 +175,9 @@ def show(results: Sequence[Mapping[str, Any]], stream: IO[str], sep: str = " ") 
     made = rows(results)
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     ratios, limits = any(row.ratio for row in made), any(row.limit for row in made)
-    left_out = {heading for heading, known in (("ratio", ratios), ("of limit", limits)) if not known}
+    colds = any(row.cold for row in made)
+    known = (("cold ms", colds), ("ratio", ratios), ("of limit", limits))
+    left_out = {heading for heading, there in known if not there}
     for heading in HEADINGS:
         if heading in left_out:
             continue
@@ -183,7 +195,8 @@ def show(results: Sequence[Mapping[str, Any]], stream: IO[str], sep: str = " ") 
             errors.append(row)
             continue
         cells = [row.model if row.model != before else "", row.phase, row.median, row.interval]
-        cells += [row.mean, row.std, row.n, *([row.ratio] if ratios else [])]
+        cells += [row.mean, row.std, row.n]
+        cells += [*([row.cold] if colds else []), *([row.ratio] if ratios else [])]
         cells += [*([row.limit] if limits else []), row.marks]
         table.add_row(*(Text(cell) for cell in cells))
         before = row.model
