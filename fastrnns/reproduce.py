@@ -232,7 +232,7 @@ def run(args: argparse.Namespace) -> int:
     refuse_elsewhere(record, fingerprint.complete(fingerprint.collect()))
     wanted = software_of(record)
     again = repeat(record, interpreter(wanted, args.python, install=not args.no_install))
-    known = calibration.find((entry.record for entry in archive.list()), again)
+    known = calibration.find((entry.record for entry in archive.list(calibration.KIND)), again)
     comparison = compare.compare(record, again, margin=args.margin / 100, calibration=known)
     word = answer(comparison)
     again |= {"kind": KIND, "details": {**(again.get("details") or {}), "of": record["id"], "answer": word}}
