@@ -223,15 +223,18 @@ def _add_measuring_flags(made: argparse.ArgumentParser) -> None:
     )
 
 
-def bench_options(argv: Sequence[str], args: argparse.Namespace) -> BenchOptions:
-    """Check the whole command line; raise UsageError that says what is possible."""
+def bench_options(argv: Sequence[str], args: argparse.Namespace, *, elsewhere: bool = False) -> BenchOptions:
+    """Check the whole command line; raise UsageError that says what is possible.
+
+    `elsewhere`: it is for another machine, so that which GPUs and CPUs this one has does not matter.
+    """
     problem = sizes.problem_from(args)
     plan = plan_from(args)
-    device = devices.resolve(args.device)
+    device = devices.resolve(args.device, devices.Gpus(MOST) if elsewhere else None)
     chosen, named = chosen_models(args, device.type)
     dtype, tf32 = dtype_from(args, device.type)
     models, unsupported = supported(chosen, named, problem, device.type, dtype)
-    machine = machine_from(args, device.type)
+    machine = machine_from(args, device.type, elsewhere=elsewhere)
     check_archive(args.archive)
     return BenchOptions(
         argv=("python", "-m", "fastrnns.bench", *argv),
