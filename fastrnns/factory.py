@@ -35,6 +35,7 @@ class ModelDef:
     ]  # (outputs, seed=None) -> what backward takes; not timed
     backward: Callable[..., None] | None  # None: a model without a gradient
     names: tuple[str, ...] = ()  # of params, for people
+    graphs: Any = None  # fastrnns.graphs.Graphs, of a model that is replayed
 
 
 # -- the parts every creator shares ------------------------------------------------------------------------

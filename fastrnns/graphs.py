@@ -92,4 +92,4 @@ def replayed(made: ModelDef, graphs: Graphs) -> ModelDef:
         for parameter, found in zip(made.params, graphs.gradients, strict=True):
             parameter.grad = found
 
-    return replace(made, forward=forward, backward_setup=backward_setup, backward=backward)
+    return replace(made, forward=forward, backward_setup=backward_setup, backward=backward, graphs=graphs)

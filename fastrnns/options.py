@@ -45,6 +45,7 @@ class BenchOptions:
     roofline: bool = False
     cache: str = "warm"
     compile_limit_s: float = COMPILE_LIMIT_SECONDS
+    graph_replay: bool = False
     against: str | None = None
     ab: tuple[str, str] | None = None  # two interpreters
 
@@ -70,6 +71,7 @@ class BenchOptions:
             "roofline": self.roofline,
             "cache": self.cache,
             "compile_limit_s": self.compile_limit_s,
+            "graph_replay": self.graph_replay,
         }
 
 
@@ -207,6 +209,12 @@ def _add_measuring_flags(made: argparse.ArgumentParser) -> None:
         " of it (cold: written over before each timed region, outside of it)",
     )
     group.add_argument(
+        *spellings("graph-replay"),
+        action="store_true",
+        help="on a GPU: besides, capture each model that can be as CUDA graphs, and time their replay alone (device"
+        " time), as phases of their own",
+    )
+    group.add_argument(
         *spellings("compile-limit"),
         type=float,
         default=COMPILE_LIMIT_SECONDS,
@@ -256,6 +264,7 @@ def bench_options(argv: Sequence[str], args: argparse.Namespace, *, elsewhere: b
         roofline=args.roofline,
         cache=args.cache,
         compile_limit_s=args.compile_limit,
+        graph_replay=graph_replay_from(args, device.type),
         against=args.against,
         ab=ab_from(args),
     )
@@ -326,6 +335,13 @@ def supported(
     if not able:
         raise UsageError(unable[0][1])
     return tuple(able), tuple(unable)
+
+
+def graph_replay_from(args: argparse.Namespace, device_type: str) -> bool:
+    """Whether graphs are replayed too; UsageError on a device that has none."""
+    if args.graph_replay and device_type != "cuda":
+        raise UsageError(f"--graph-replay times CUDA graphs, and there are none on the {device_type}")
+    return bool(args.graph_replay)
 
 
 def dtype_from(args: argparse.Namespace, device_type: str) -> tuple[str, bool]:

@@ -90,6 +90,8 @@ def bench_flags(record: Mapping[str, Any]) -> list[str]:
             flags += [f"--cuda-pointwise-{key.replace('_', '-')}", str(value)]
     if options.get("precision") is not None:
         flags += ["--precision", f"{options['precision'] * 100:g}"]
+    if options.get("graph_replay"):
+        flags += ["--graph-replay"]
     if options.get("compile_limit_s") is not None:
         flags += ["--compile-limit", f"{options['compile_limit_s']:g}"]
     if options.get("budget_s") is not None:

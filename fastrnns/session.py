@@ -287,6 +287,7 @@ def _conductor(  # noqa: PLR0917 - all that a process meets
             "cuda_pointwise": options.cuda_pointwise,
             "cache": options.cache,
             "compile_cache": cache,
+            "graph_replay": options.graph_replay,
         },
         spawn=lambda: start_inside(WORKER, held.cpus, held.adopt, python=python),
         beside=beside,

@@ -379,3 +379,23 @@ def test_compiling_is_charged_to_no_budget_up_to_its_limit():
         _, children = conduct(["a"], [healthy], compiled=compiled, compile_limit_s=300.0)
         rules[compiled] = children[0].sent[1]["models"][0][1]["cold_seconds"]
     assert rules[("a",)] == 300.0 > rules[()]
+
+
+def test_the_times_of_replays_are_phases_of_their_own_and_what_cannot_be_captured_is_a_note():
+    def script(replay):
+        def play(names):
+            yield {"event": "hello"}
+            *before, done = timed("a", [5.0])
+            yield from (*before, replay, done, {"event": "done"})
+
+        return play
+
+    can = {"event": "replayed", "model": "a", "forward_ms": [1.0, 1.1], "backward_ms": [2.0]}
+    cannot = {"event": "not_replayed", "model": "a", "reason": "RuntimeError: it waits for the GPU"}
+    outcome, _ = conduct(["a"], [script(can), script(cannot)])
+    found = outcome.models["a"]
+    assert found.forward.samples == [[5.0], [5.0]]
+    assert found.forward_graph.samples == [[1.0, 1.1], []]
+    assert found.backward_graph.samples == [[2.0], []]
+    assert found.notes == ["no graph replay: RuntimeError: it waits for the GPU"]
+    assert found.status is None

@@ -146,3 +146,11 @@ def test_the_cold_start_is_a_result_of_its_own_and_no_part_of_the_phases():
     assert found["cold_start"]["first_forward"] == [900.0, 9.0]
     assert found["forward"]["median"] == 1.0
     assert result(measured([[1.0] * 9]))["cold_start"] is None
+
+
+def test_device_time_is_never_mixed_into_stream_time():
+    graphs = {"forward_graph": Phase([[0.5] * 9], [[]]), "backward_graph": Phase([[]], [[]])}
+    found = result(measured([[1.0] * 9], **graphs))
+    assert (found["forward"]["median"], found["forward_graph"]["median"]) == (1.0, 0.5)
+    assert "backward_graph" not in found
+    assert "forward_graph" not in result(measured([[1.0] * 9]))

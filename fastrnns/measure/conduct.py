@@ -59,6 +59,8 @@ class Measured:
     flushed_bytes: int | None = None  # written before each timed region, with cold caches
     forward: Phase = field(default_factory=Phase)
     backward: Phase = field(default_factory=Phase)
+    forward_graph: Phase = field(default_factory=Phase)  # device time, where graphs are replayed
+    backward_graph: Phase = field(default_factory=Phase)
     started_ns: list[list[int]] = field(default_factory=list)
     order: list[dict[str, int]] = field(default_factory=list)  # process and position, one a list of samples
     cold_start: ColdStart = field(default_factory=ColdStart)
@@ -77,7 +79,7 @@ class Measured:
         """Open the lists of one more process."""
         self.order.append({"process": process, "position": position})
         self.started_ns.append([])
-        for phase in (self.forward, self.backward):
+        for phase in (self.forward, self.backward, self.forward_graph, self.backward_graph):
             phase.samples.append([])
             phase.warmup.append([])
 
@@ -316,6 +318,11 @@ class Conductor:
                 model.note(text)
         elif kind == "iterations":
             model.add(event)
+        elif kind == "replayed":
+            model.forward_graph.samples[-1] += event["forward_ms"]
+            model.backward_graph.samples[-1] += event["backward_ms"]
+        elif kind == "not_replayed":
+            model.note(f"no graph replay: {event['reason']}")
         elif kind == "model_failed":
             model.fail(event["status"], event["error"])
             return True

@@ -92,6 +92,7 @@ def result_of(
         "backend": measured.backend,
         "forward": forward,
         "backward": backward,
+        **replays_of(measured),
         "cold_start": cold_start_of(measured.cold_start),
         "notes": notes,
         "started_ns": measured.started_ns,
@@ -106,6 +107,16 @@ def result_of(
             "no_further_process": measured.left_out,
             "chosen": None if measured.chosen is None else asdict(measured.chosen),
         },
+    }
+
+
+def replays_of(measured: Measured) -> dict[str, Any]:
+    """The phases of device time, where graphs were replayed."""
+    found = {"forward_graph": measured.forward_graph, "backward_graph": measured.backward_graph}
+    return {
+        name: phase_of(phase, [[] for _ in phase.samples], torchscript=False)
+        for name, phase in found.items()
+        if any(phase.samples)
     }
 
 

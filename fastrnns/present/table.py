@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from fastrnns import runner
+from fastrnns.phases import ALL as PHASES
 
 WIDTH = 100
-HEADINGS = (
-    "model", "phase", "median", "95 % interval", "mean", "std", "n", "cold ms", "ratio", "of limit", "marks",
-)  # fmt: skip
+HEADINGS = ("model", "phase", "median", "95 % interval", "mean", "std", "n", "ratio", "of limit", "marks")
+SHORT = {"forward_graph": "fwd graph", "backward_graph": "bwd graph"}  # for a person: columns are dear
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,6 @@ class Row:
     mean: str = ""
     std: str = ""
     n: str = ""
-    cold: str = ""
     ratio: str = ""
     limit: str = ""
     marks: str = ""
@@ -39,7 +38,7 @@ def rows(results: Sequence[Mapping[str, Any]]) -> list[Row]:
     made: list[Row] = []
     for result in results:
         marks = ", ".join(marks_of(result))
-        phases = [phase for phase in ("forward", "backward") if result.get(phase)]
+        phases = [phase for phase in PHASES if result.get(phase)]
         for phase in phases:
             facts = result[phase]
             made.append(
@@ -51,7 +50,6 @@ def rows(results: Sequence[Mapping[str, Any]]) -> list[Row]:
                     mean=number(facts["mean"]),
                     std=number(facts["std"]),
                     n=str(facts["n"]),
-                    cold=cold(result) if phase == phases[0] else "",
                     ratio=ratio(result, by_name, phase),
                     limit=share(result, phase),
                     marks=marks if phase == phases[0] else "",
@@ -80,10 +78,15 @@ def number(value: float | None) -> str:
     return f"{value:#.4g}"
 
 
-def cold(result: Mapping[str, Any]) -> str:
-    """What the first process took from nothing to the end of its first iteration, in whole milliseconds."""
-    samples = (result.get("cold_start") or {}).get("samples")
-    return f"{samples[0]:.0f}" if samples else ""
+def cold_starts(results: Sequence[Mapping[str, Any]]) -> str:
+    """What the first process took to build each model, and for its first forward and backward."""
+    found = []
+    for result in results:
+        parts = result.get("cold_start") or {}
+        firsts = [parts.get(name) for name in ("built", "first_forward", "first_backward")]
+        if firsts[0]:
+            found.append(f"{result['model']} {' + '.join(f'{first[0]:.0f}' for first in firsts if first)}")
+    return "; ".join(found)
 
 
 def interval(bounds: Sequence[float] | None) -> str:
@@ -149,7 +152,7 @@ def separated(results: Sequence[Mapping[str, Any]], sep: str) -> str:
         )
     ]
     for result in results:
-        phases = [phase for phase in ("forward", "backward") if result.get(phase)]
+        phases = [phase for phase in PHASES if result.get(phase)]
         for phase in phases:
             facts = result[phase]
             low, high = facts["ci95"] or (None, None)
@@ -175,9 +178,7 @@ def show(results: Sequence[Mapping[str, Any]], stream: IO[str], sep: str = " ") 
     made = rows(results)
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     ratios, limits = any(row.ratio for row in made), any(row.limit for row in made)
-    colds = any(row.cold for row in made)
-    known = (("cold ms", colds), ("ratio", ratios), ("of limit", limits))
-    left_out = {heading for heading, there in known if not there}
+    left_out = {heading for heading, known in (("ratio", ratios), ("of limit", limits)) if not known}
     for heading in HEADINGS:
         if heading in left_out:
             continue
@@ -194,9 +195,13 @@ def show(results: Sequence[Mapping[str, Any]], stream: IO[str], sep: str = " ") 
         if row.error:
             errors.append(row)
             continue
-        cells = [row.model if row.model != before else "", row.phase, row.median, row.interval]
-        cells += [row.mean, row.std, row.n]
-        cells += [*([row.cold] if colds else []), *([row.ratio] if ratios else [])]
+        cells = [
+            row.model if row.model != before else "",
+            SHORT.get(row.phase, row.phase),
+            row.median,
+            row.interval,
+        ]
+        cells += [row.mean, row.std, row.n, *([row.ratio] if ratios else [])]
         cells += [*([row.limit] if limits else []), row.marks]
         table.add_row(*(Text(cell) for cell in cells))
         before = row.model
@@ -204,6 +209,8 @@ def show(results: Sequence[Mapping[str, Any]], stream: IO[str], sep: str = " ") 
         console.print(table)
     if ratios:
         console.print(Text(f"ratio: {references(results)}", style="dim"))
+    if cold := cold_starts(results):
+        console.print(Text(f"cold start ms, to build + first forward + first backward: {cold}", style="dim"))
     for row in errors:
         console.print(Text(f"{row.model}: {row.error}", style="red"))
 
