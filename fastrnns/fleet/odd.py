@@ -22,9 +22,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fastrnns.archive import comparable
-from fastrnns.archive.compare import ALPHA, MARGIN, MIN_PROCESSES, PHASES
+from fastrnns.archive.compare import ALPHA, MARGIN, MIN_PROCESSES
 from fastrnns.measure import stats
 from fastrnns.measure.difference import holm, unpaired
+from fastrnns.phases import ALL as PHASES
 
 Record = Mapping[str, Any]
 
