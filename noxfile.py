@@ -2,7 +2,7 @@
 # /// script
 # dependencies = ["nox>=2024.10.9"]
 # ///
-"""Sessions: setup_env restore_env verify bench profile compare calibrate reproduce matrix report lint tests.
+"""Sessions: setup_env restore_env verify bench profile compare calibrate reproduce matrix fleet report lint tests.
 
 `nox --list` says what each does.
 
@@ -99,6 +99,15 @@ def matrix(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", default=False)
+def fleet(session: nox.Session) -> None:
+    """Run the same bench on many nodes through Slurm (`-- --partition NAME -- --rnns NAME ...`)."""
+    words = session.posargs
+    cut = words.index("--") if "--" in words else len(words)
+    bench_words = ["--", "--env", "apply", *words[cut + 1 :]]
+    python(session, "fastrnns.fleet", *KEPT, *words[:cut], *bench_words, needs=["project", "fleet"])
+
+
+@nox.session(venv_backend="none", default=False)
 def report(session: nox.Session) -> None:
     """Lay a record out as one HTML file (`-- RECORD`), two side by side, or a history (`-- --history`)."""
     python(session, "fastrnns.archive", "report", *KEPT, *session.posargs)
@@ -123,7 +132,7 @@ def lint(session: nox.Session) -> None:
 @nox.session(venv_backend="none")
 def tests(session: nox.Session) -> None:
     """Run the tests; arguments go to pytest."""
-    python(session, "pytest", *session.posargs, needs=["project", "archive", "test"])
+    python(session, "pytest", *session.posargs, needs=["project", "archive", "fleet", "test"])
 
 
 # The shared environment.

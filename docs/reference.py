@@ -27,6 +27,7 @@ COMMANDS = {  # what a person types: the module that makes its parser
     "python -m fastrnns.calibrate": "fastrnns.calibrate",
     "python -m fastrnns.reproduce": "fastrnns.reproduce",
     "python -m fastrnns.matrix": "fastrnns.matrix.flags",
+    "python -m fastrnns.fleet": "fastrnns.fleet.flags",
     "python -m fastrnns.archive": "fastrnns.archive.__main__",
 }
 NOTE = "*Written from the code by `docs/reference.py`; a test fails when it is stale.*\n"

@@ -48,5 +48,5 @@ def judged(
     archive = store.Archive(options.archive or HOME)
     known = None
     if archive.folder.is_dir():
-        known = calibration.find((entry.record for entry in archive.list()), new)
+        known = calibration.find((entry.record for entry in archive.list(calibration.KIND)), new)
     return compare.compare(base, new, margin=compare.MARGIN if margin is None else margin, calibration=known)

@@ -21,6 +21,7 @@ from env.lifeline import follow_parent
 from fastrnns import options as command_line
 from fastrnns.errors import SAID, UsageError
 from fastrnns.measure import plan as planning
+from fastrnns.phases import ALL as PHASES
 
 if TYPE_CHECKING:
     pass
@@ -71,7 +72,7 @@ def report(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     known = calibration.from_record(record)
     found: list[dict[str, Any]] = []
     for result in record.get("results") or ():
-        for phase in ("forward", "backward"):
+        for phase in PHASES:
             part = result.get(phase) or {}
             noise = None if known is None else known.by_phase.get((result["model"], phase))
             if noise is None:

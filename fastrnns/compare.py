@@ -69,7 +69,7 @@ def load(ref: str, archive: Any) -> list[dict[str, Any]]:
     latest = store.LATEST.match(ref)
     if not latest:
         return [archive.load(ref)]
-    survey = archive.survey()
+    survey = archive.overview()
     timed = [entry for entry in survey.entries if entry.record["kind"] in COMPARED]
     back = int(latest[1] or 0)
     if back >= len(timed):
@@ -80,7 +80,7 @@ def load(ref: str, archive: Any) -> list[dict[str, Any]]:
     doubt = [text for path, text in survey.damaged if path.name >= found.path.name[: len("20000101T000000Z")]]
     if doubt:
         raise HarnessError(f"{ref} is not certain, because {doubt[0]}; give the record's id")
-    return [dict(found.record)]
+    return [dict(store.read(found.path).record)]
 
 
 def run(args: argparse.Namespace) -> Comparison:
@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> Comparison:
     base, new = (pool.pooled(load(ref, archive)) for ref in (args.base, args.new))
     found = None
     if args.within_machine is None and archive.folder.is_dir():
-        found = calibration.find((entry.record for entry in archive.list()), new)
+        found = calibration.find((entry.record for entry in archive.list(calibration.KIND)), new)
     return compare.compare(
         base,
         new,

@@ -39,6 +39,7 @@ class ModelDef:
     backward: Callable[..., None] | None  # None: a model without a gradient
     names: tuple[str, ...] = ()  # of params, for people
     backend: str = ""  # what runs it, where its creator knows better than the graph that autograd records
+    graphs: Any = None  # fastrnns.graphs.Graphs, of a model that is replayed
 
 
 # -- the parts every creator shares ------------------------------------------------------------------------

@@ -93,4 +93,6 @@ def replayed(made: ModelDef, graphs: Graphs) -> ModelDef:
             parameter.grad = found
 
     ran = f"CUDA graph of {made.backend}" if made.backend else ""
-    return replace(made, forward=forward, backward_setup=backward_setup, backward=backward, backend=ran)
+    return replace(
+        made, forward=forward, backward_setup=backward_setup, backward=backward, graphs=graphs, backend=ran
+    )

@@ -71,10 +71,10 @@ def add_machine_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--archive", type=Path, metavar="DIR", help="write a record below DIR (default: none)")
 
 
-def machine_from(args: argparse.Namespace, device_type: str) -> MachineFlags:
-    """Check the flags; raise UsageError for what no machine, or not this device, can do."""
+def machine_from(args: argparse.Namespace, device_type: str, *, elsewhere: bool = False) -> MachineFlags:
+    """Check the flags; raise UsageError for what no machine, or not this device (here, or `elsewhere`), can do."""
     if args.cpus is not None:
-        parse_request(args.cpus, os.sched_getaffinity(0))
+        parse_request(args.cpus, None if elsewhere else os.sched_getaffinity(0))
     clocks = flags.clocks_from(args.lock_gpu_clocks)
     if clocks is not None and device_type != "cuda":
         raise UsageError(f"--lock-gpu-clocks has no clock to lock on {device_type}; add --device cuda")

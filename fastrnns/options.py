@@ -18,6 +18,7 @@ from fastrnns.sizes import Problem
 FUSERS = ("te", "old", "none", "default")
 EXECUTORS = ("profiling", "simple", "legacy", "default")
 DEFAULT_SEED = 17  # upstream's test
+COMPILE_LIMIT_SECONDS = 300.0  # torch.compile takes 40 s for 100 steps on two idle CPUs, and hours for 1500
 MOST = 1_000_000  # of iterations or processes: past this a typing error is more likely
 
 
@@ -43,6 +44,8 @@ class BenchOptions:
     sep: str
     roofline: bool = False
     cache: str = "warm"
+    compile_limit_s: float = COMPILE_LIMIT_SECONDS
+    graph_replay: bool = False
     against: str | None = None
     ab: tuple[str, str] | None = None  # two interpreters
 
@@ -67,6 +70,8 @@ class BenchOptions:
             "print_json": self.print_json,
             "roofline": self.roofline,
             "cache": self.cache,
+            "compile_limit_s": self.compile_limit_s,
+            "graph_replay": self.graph_replay,
         }
 
 
@@ -204,6 +209,20 @@ def _add_measuring_flags(made: argparse.ArgumentParser) -> None:
         " of it (cold: written over before each timed region, outside of it)",
     )
     group.add_argument(
+        *spellings("graph-replay"),
+        action="store_true",
+        help="on a GPU: besides, capture each model that can be as CUDA graphs, and time their replay alone (device"
+        " time), as phases of their own",
+    )
+    group.add_argument(
+        *spellings("compile-limit"),
+        type=float,
+        default=COMPILE_LIMIT_SECONDS,
+        metavar="SECONDS",
+        help="longest that a model may take until its first iteration is done, compiling included, in one process;"
+        " past it the model is given up (default: %(default)g)",
+    )
+    group.add_argument(
         "--budget",
         type=float,
         default=planning.BUDGET_SECONDS,
@@ -212,15 +231,18 @@ def _add_measuring_flags(made: argparse.ArgumentParser) -> None:
     )
 
 
-def bench_options(argv: Sequence[str], args: argparse.Namespace) -> BenchOptions:
-    """Check the whole command line; raise UsageError that says what is possible."""
+def bench_options(argv: Sequence[str], args: argparse.Namespace, *, elsewhere: bool = False) -> BenchOptions:
+    """Check the whole command line; raise UsageError that says what is possible.
+
+    `elsewhere`: it is for another machine, so that which GPUs and CPUs this one has does not matter.
+    """
     problem = sizes.problem_from(args)
     plan = plan_from(args)
-    device = devices.resolve(args.device)
+    device = devices.resolve(args.device, devices.Gpus(MOST) if elsewhere else None)
     chosen, named = chosen_models(args, device.type)
     dtype, tf32 = dtype_from(args, device.type)
     models, unsupported = supported(chosen, named, problem, device.type, dtype)
-    machine = machine_from(args, device.type)
+    machine = machine_from(args, device.type, elsewhere=elsewhere)
     check_archive(args.archive)
     return BenchOptions(
         argv=("python", "-m", "fastrnns.bench", *argv),
@@ -241,6 +263,8 @@ def bench_options(argv: Sequence[str], args: argparse.Namespace) -> BenchOptions
         sep=args.sep,
         roofline=args.roofline,
         cache=args.cache,
+        compile_limit_s=args.compile_limit,
+        graph_replay=graph_replay_from(args, device.type),
         against=args.against,
         ab=ab_from(args),
     )
@@ -258,6 +282,10 @@ def plan_from(args: argparse.Namespace) -> planning.Plan:
         )
     if not 0 < args.budget <= 7 * 86400:
         raise UsageError(f"--budget is {args.budget:g}; give seconds above 0 and up to a week, such as 45")
+    if not 0 < args.compile_limit <= 7 * 86400:
+        raise UsageError(
+            f"--compile-limit is {args.compile_limit:g}; give seconds above 0 and up to a week, such as 300"
+        )
     return planning.plan_for(
         processes=args.processes,
         warmup=args.warmup,
@@ -307,6 +335,13 @@ def supported(
     if not able:
         raise UsageError(unable[0][1])
     return tuple(able), tuple(unable)
+
+
+def graph_replay_from(args: argparse.Namespace, device_type: str) -> bool:
+    """Whether graphs are replayed too; UsageError on a device that has none."""
+    if args.graph_replay and device_type != "cuda":
+        raise UsageError(f"--graph-replay times CUDA graphs, and there are none on the {device_type}")
+    return bool(args.graph_replay)
 
 
 def dtype_from(args: argparse.Namespace, device_type: str) -> tuple[str, bool]:

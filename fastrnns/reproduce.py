@@ -90,6 +90,10 @@ def bench_flags(record: Mapping[str, Any]) -> list[str]:
             flags += [f"--cuda-pointwise-{key.replace('_', '-')}", str(value)]
     if options.get("precision") is not None:
         flags += ["--precision", f"{options['precision'] * 100:g}"]
+    if options.get("graph_replay"):
+        flags += ["--graph-replay"]
+    if options.get("compile_limit_s") is not None:
+        flags += ["--compile-limit", f"{options['compile_limit_s']:g}"]
     if options.get("budget_s") is not None:
         flags += ["--budget", f"{options['budget_s']:g}"]
     for name in options.get("skip") or ():
@@ -230,7 +234,7 @@ def run(args: argparse.Namespace) -> int:
     refuse_elsewhere(record, fingerprint.complete(fingerprint.collect()))
     wanted = software_of(record)
     again = repeat(record, interpreter(wanted, args.python, install=not args.no_install))
-    known = calibration.find((entry.record for entry in archive.list()), again)
+    known = calibration.find((entry.record for entry in archive.list(calibration.KIND)), again)
     comparison = compare.compare(record, again, margin=args.margin / 100, calibration=known)
     word = answer(comparison)
     again |= {"kind": KIND, "details": {**(again.get("details") or {}), "of": record["id"], "answer": word}}

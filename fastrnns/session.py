@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -229,14 +230,25 @@ def measure(
 
     shown = progress_on(sys.stderr, len(options.models) * len(sides), options.plan.processes)
     beside = min(len(held.cpus or os.sched_getaffinity(0)), max(1, MOST_STARTED // len(sides)))
-    conductors = [_conductor(options, held, side, background, interrupts, shown, beside) for side in sides]
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.callback(shown.close)
+        conductors = [
+            _conductor(
+                options, held, side, background, interrupts, shown, beside, compile_cache(options, stack)
+            )
+            for side in sides
+        ]
         if len(sides) == 1:
             conductors[0].run(sides[0].outcome)
         else:
             interleave(conductors, [side.outcome for side in sides])
-    finally:
-        shown.close()
+
+
+def compile_cache(options: BenchOptions, stack: contextlib.ExitStack) -> str | None:
+    """An empty folder for what one side compiles, gone afterwards: its first process compiles all there is."""
+    if not any(runner.lookup(name).compiled for name in options.models):
+        return None
+    return stack.enter_context(tempfile.TemporaryDirectory(prefix="fastrnns-", ignore_cleanup_errors=True))
 
 
 def _conductor(  # noqa: PLR0917 - all that a process meets
@@ -247,6 +259,7 @@ def _conductor(  # noqa: PLR0917 - all that a process meets
     interrupts: Interrupts,
     shown: Progress,
     beside: int,
+    cache: str | None,
 ) -> Conductor:
     def hello(child: Child, _event: dict[str, Any]) -> None:
         background.wait(FACTS_SECONDS)  # nothing of ours runs beside the iterations
@@ -261,6 +274,8 @@ def _conductor(  # noqa: PLR0917 - all that a process meets
         plan=options.plan,
         names=options.models,
         torchscript={name for name in options.models if runner.lookup(name).legacy},
+        compiled={name for name in options.models if runner.lookup(name).compiled},
+        compile_limit_s=options.compile_limit_s,
         job={
             "problem": options.problem.as_dict(),
             "device": str(options.device),
@@ -271,6 +286,8 @@ def _conductor(  # noqa: PLR0917 - all that a process meets
             "executor": options.executor,
             "cuda_pointwise": options.cuda_pointwise,
             "cache": options.cache,
+            "compile_cache": cache,
+            "graph_replay": options.graph_replay,
         },
         spawn=lambda: start_inside(WORKER, held.cpus, held.adopt, python=python),
         beside=beside,

@@ -353,3 +353,27 @@ def test_bad_words_on_the_command_line_exit_2(archived, capsys):
     assert command.main(["latest", "latest", "--margin", "-1", "--archive", str(folder)]) == 2
     assert command.main(["latest", "nowhere-*.json", "--archive", str(folder)]) == 2
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_device_time_is_compared_with_device_time_and_never_with_stream_time():
+    def with_graph(level, graph):
+        record = record_of(series(level), series(2 * level))
+        if graph is not None:
+            record["results"][0]["forward_graph"] = phase(*series(graph))
+        return record
+
+    found = verdicts(compare.compare(with_graph(10.0, 5.0), with_graph(10.0, 6.0), margin=0.02))
+    assert found["cudnn", "forward_graph"] == compare.SLOWER
+    assert found["cudnn", "forward"] != compare.SLOWER
+    found = verdicts(compare.compare(with_graph(10.0, 5.0), with_graph(10.0, None)))
+    assert found["cudnn", "forward_graph"] == compare.ONLY_BASE
+    assert ("cudnn", "backward_graph") not in found
+
+
+def test_records_in_another_number_format_are_refused_and_so_is_each_row():
+    half = record_of(series(5.0), options={"dtype": "bf16"})
+    half["results"][0]["dtype"] = "bf16"
+    found = compare.compare(record_of(series(10.0)), half)
+    assert found.refusals[0].field == "dtype"
+    row = only(compare.compare(record_of(series(10.0)), half, force=True))
+    assert (row.verdict, row.field) == (compare.NOT_COMPARABLE, "dtype")

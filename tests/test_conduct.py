@@ -94,7 +94,9 @@ def test_nothing_is_measured_before_the_parent_is_ready():
 
 def test_the_time_to_the_first_iteration_is_kept():
     outcome, _ = conduct(["a"], [healthy])
-    assert outcome.models["a"].cold_start_ms == [500 + 9 + 18]
+    found = outcome.models["a"].cold_start
+    assert (found.built, found.first_forward, found.first_backward) == ([500], [9], [18])
+    assert found.total == [500 + 9 + 18]
 
 
 def test_upstream_fault_4_a_model_that_raises_is_a_result_and_the_others_run():
@@ -333,3 +335,67 @@ def test_an_interruption_while_workers_start_ends_them_all():
     assert outcome.interrupted
     assert outcome.hellos == []
     assert len(children) == 2
+
+
+def test_a_model_that_does_not_run_once_within_the_limit_is_given_up_and_the_rest_run():
+    def stuck(names):
+        yield {"event": "hello"}
+        yield from timed("a", [1.0])
+        yield {"event": "model_start", "model": "b"}
+        yield {"event": "ready", "model": "b", "backend": "fake", "built_s": 0.1}
+        yield from itertools.repeat(None)
+
+    seconds = itertools.count()
+    outcome, children = conduct(
+        ["a", "b", "c"], [stuck, healthy, healthy], Plan(processes=2, most_processes=2),
+        compile_limit_s=30.0, now=lambda: float(next(seconds)),
+    )  # fmt: skip
+    assert outcome.models["b"].status == "failed"
+    assert "within 30 s; allow more with --compile-limit" in outcome.models["b"].error
+    assert [len(outcome.models[name].forward.samples) for name in "ac"] == [2, 2]
+    assert children[0].stopped
+
+
+def test_a_model_that_ran_once_may_take_as_long_as_its_budget_allows():
+    def slow(names):
+        yield {"event": "hello"}
+        yield {"event": "model_start", "model": "a"}
+        yield {"event": "ready", "model": "a", "backend": "fake", "built_s": 0.1}
+        yield samples("a", "warmup", [9.0])
+        yield from [None] * 100
+        yield samples("a", "timed", [9.0])
+        yield {"event": "model_done", "model": "a", "warmup_ended": "x", "timed_ended": "x", "spent_s": 1.0}
+        yield {"event": "done"}
+
+    seconds = itertools.count()
+    outcome, _ = conduct(["a"], [slow], compile_limit_s=30.0, now=lambda: float(next(seconds)))
+    assert outcome.models["a"].status is None
+    assert outcome.models["a"].forward.samples == [[9.0]]
+
+
+def test_compiling_is_charged_to_no_budget_up_to_its_limit():
+    rules = {}
+    for compiled in (("a",), ()):
+        _, children = conduct(["a"], [healthy], compiled=compiled, compile_limit_s=300.0)
+        rules[compiled] = children[0].sent[1]["models"][0][1]["cold_seconds"]
+    assert rules[("a",)] == 300.0 > rules[()]
+
+
+def test_the_times_of_replays_are_phases_of_their_own_and_what_cannot_be_captured_is_a_note():
+    def script(replay):
+        def play(names):
+            yield {"event": "hello"}
+            *before, done = timed("a", [5.0])
+            yield from (*before, replay, done, {"event": "done"})
+
+        return play
+
+    can = {"event": "replayed", "model": "a", "forward_ms": [1.0, 1.1], "backward_ms": [2.0]}
+    cannot = {"event": "not_replayed", "model": "a", "reason": "RuntimeError: it waits for the GPU"}
+    outcome, _ = conduct(["a"], [script(can), script(cannot)])
+    found = outcome.models["a"]
+    assert found.forward.samples == [[5.0], [5.0]]
+    assert found.forward_graph.samples == [[1.0, 1.1], []]
+    assert found.backward_graph.samples == [[2.0], []]
+    assert found.notes == ["no graph replay: RuntimeError: it waits for the GPU"]
+    assert found.status is None

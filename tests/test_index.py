@@ -138,6 +138,24 @@ def test_the_index_and_not_the_files_answers(archive, capsys, monkeypatch):
     assert "1 steps" in listed(archive, capsys, "history", "cudnn")[1]
 
 
+def test_the_latest_record_is_found_by_the_index_and_read_from_its_file(archive, monkeypatch):
+    by_files = [archive.find(f"latest~{back}") for back in range(12)]
+    indexed(archive)
+    read = []
+    monkeypatch.setattr(store, "read", lambda path, real=store.read: read.append(path) or real(path))
+    assert [archive.find(f"latest~{back}") for back in range(12)] == by_files
+    assert read == [entry.path for entry in by_files]
+
+
+def test_of_one_kind_files_of_another_are_not_opened(archive, monkeypatch):
+    path = archive.write(bench("cudnn", kind="calibrate"))
+    shutil.copy(archive.files()[0], path.with_name("unnamed.json"))
+    read = []
+    monkeypatch.setattr(store, "read", lambda path, real=store.read: read.append(path.name) or real(path))
+    assert [entry.path for entry in archive.list("calibrate")][-1] == path
+    assert sorted(read) == [path.name, "unnamed.json"]
+
+
 def test_only_what_changed_is_read_again(archive, monkeypatch):
     place = places.Folder(archive.folder / layout.FOLDER)
     first = build.update(archive.folder, place)

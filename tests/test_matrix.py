@@ -557,3 +557,72 @@ def test_a_version_that_cannot_be_made_leaves_the_others_measured_and_exit_1(tmp
         ("one", None), ("2.13.0", "it could not be installed: no wheel"), ("two", None),
     ]  # fmt: skip
     assert [each["overall"] for each in told["comparisons"]] == ["same"]
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """Four environments of which the last two are slower, on a machine that measures nothing."""
+    levels = {"a": 10.0, "b": 10.0, "c": 12.0, "d": 12.0}
+    asked: list[tuple[str, ...]] = []
+
+    def run_sides(bench, found):
+        from fastrnns.session import Run
+
+        asked.append(tuple(found))
+        made = [
+            record(levels[label], processes=bench.plan.processes, seed=index)
+            for index, label in enumerate(found)
+        ]
+        for each, label in zip(made, found, strict=True):
+            each["fingerprint"]["software"] = {"packages": {"torch": f"2.{ord(label)}"}}
+        return [Run(each, levels.get("exit_code", 0)) for each in made]
+
+    monkeypatch.setattr("fastrnns.session.run_sides", run_sides)
+    named = [str(environment(tmp_path / name, "2.14.1")) for name in "abcd"]
+    return levels, asked, ["--torch", *named, "--bisect", "a", "d"]
+
+
+def test_the_first_bad_version_is_answered_with_what_changed_there(machine, capsys):
+    _, asked, words = machine
+    assert command.main([*words, "--", *QUICK]) == 0
+    out = capsys.readouterr()
+    assert out.out == "c is the first bad version; b is good\n"
+    assert "changed from b to c: packages.torch (2.98 / 2.99)" in out.err
+    assert asked == [("a", "d"), ("a", "b"), ("a", "c")]
+
+
+def test_the_answer_of_a_bisection_as_json_names_everything_that_was_asked(machine, capsys):
+    _, _, words = machine
+    assert command.main([*words, "--json", "--", *QUICK]) == 0
+    told = json.loads(capsys.readouterr().out)["bisect"]
+    assert (told["first_bad"], told["last_good"]) == ("c", "b")
+    assert [(each["version"], each["answer"]) for each in told["asked"]] == [
+        ("d", "bad"), ("b", "good"), ("c", "bad"),
+    ]  # fmt: skip
+
+
+def test_a_bad_version_that_is_not_slower_is_said_with_exit_1(machine, capsys):
+    levels, _, words = machine
+    levels |= {"c": 10.0, "d": 10.0}
+    assert command.main([*words, "--json", "--", *QUICK]) == 1
+    out = capsys.readouterr()
+    assert "d is not shown to be slower than a (same)" in out.err
+    assert json.loads(out.out)["bisect"]["first_bad"] is None
+
+
+def test_an_interrupted_bisection_says_what_is_known_and_exits_130(machine, capsys):
+    levels, _, words = machine
+    levels["exit_code"] = 130
+    assert command.main([*words, "--", *QUICK]) == 130
+    assert "interrupted; known so far: nothing" in capsys.readouterr().err
+
+
+def test_the_command_itself_imports_neither_torch_nor_numpy():
+    code = (
+        "import sys\n"
+        "from fastrnns.matrix import __main__, bisection, cells, flags, interpreters, offered, versions\n"
+        "flags.parser().format_help()\n"
+        "print(sorted({'torch', 'numpy', 'scipy', 'jsonschema', 'rich'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

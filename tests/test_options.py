@@ -146,6 +146,17 @@ def test_tf32_on_a_cpu_is_refused_and_the_flag_alone_changes_nothing():
     assert (parsed("--tf32", "on").dtype, parsed().tf32) == ("fp32", False)
 
 
+def test_graphs_are_replayed_on_a_gpu_only():
+    with pytest.raises(UsageError, match="there are none on the cpu"):
+        parsed("--graph-replay")
+    assert options.graph_replay_from(options.parser().parse_args(["--graph-replay"]), "cuda")
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "inf", "nan"])
+def test_a_limit_for_compiling_that_is_none_is_refused(value):
+    assert "--compile-limit" in refused("--compile-limit", value)
+
+
 def test_every_option_is_recorded_with_its_effective_value():
     recorded = parsed("--nloops", "5", "--tf32", "on", "--precision", "2").recorded()
     assert recorded["device"] == "cpu"

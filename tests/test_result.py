@@ -1,6 +1,6 @@
 import pytest
 
-from fastrnns.measure.conduct import Measured, Phase
+from fastrnns.measure.conduct import ColdStart, Measured, Phase
 from fastrnns.measure.plan import Plan
 from fastrnns.measure.result import excluded_by, result_of
 
@@ -137,3 +137,20 @@ def test_nothing_is_moved_where_the_warm_up_was_asked_for_or_there_is_no_steady_
     found = result(measured(wandering), Plan(), torchscript=False)
     assert found["forward"]["samples"] == wandering
     assert "not steady" in found["details"]["marks"]
+
+
+def test_the_cold_start_is_a_result_of_its_own_and_no_part_of_the_phases():
+    cold = ColdStart([100.0, 50.0], [900.0, 9.0], [30.0, 1.0])
+    found = result(measured([[1.0] * 9, [1.0] * 9], cold_start=cold))
+    assert found["cold_start"]["samples"] == [1030.0, 60.0]
+    assert found["cold_start"]["first_forward"] == [900.0, 9.0]
+    assert found["forward"]["median"] == 1.0
+    assert result(measured([[1.0] * 9]))["cold_start"] is None
+
+
+def test_device_time_is_never_mixed_into_stream_time():
+    graphs = {"forward_graph": Phase([[0.5] * 9], [[]]), "backward_graph": Phase([[]], [[]])}
+    found = result(measured([[1.0] * 9], **graphs))
+    assert (found["forward"]["median"], found["forward_graph"]["median"]) == (1.0, 0.5)
+    assert "backward_graph" not in found
+    assert "forward_graph" not in result(measured([[1.0] * 9]))

@@ -25,7 +25,7 @@ def result(name, forward=1.0, backward=2.0, status="ok", **facts):
         "forward": None if forward is None else phase(forward),
         "backward": None if backward is None else phase(backward),
         "details": {"marks": facts.pop("marks", [])},
-    }
+    } | facts
 
 
 def printed(results, sep=" "):
@@ -105,3 +105,14 @@ def test_the_registry_fits_100_columns():
     table.models(stream)
     assert max(map(len, stream.getvalue().splitlines())) <= 100
     assert "jit_layernorm_decom" in stream.getvalue()
+
+
+def test_device_time_has_rows_of_its_own_and_the_cold_start_a_line():
+    facts = {"forward_graph": phase(0.5), "backward_graph": phase(0.9)}
+    cold = {"built": [3.0, 1.0], "first_forward": [900.4, 9.0], "first_backward": None}
+    text = printed([result("cudnn", cold_start=cold, **facts), result("aten", **facts)])
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= table.WIDTH
+    assert next(line.split()[:3] for line in lines if "graph" in line) == ["fwd", "graph", "0.5000"]
+    assert "first backward: cudnn 3 + 900" in " ".join(text.split())
+    assert "forward_graph" in printed([result("cudnn", **facts)], ",")

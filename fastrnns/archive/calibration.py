@@ -16,6 +16,7 @@ from typing import Any
 from fastrnns.archive import comparable
 from fastrnns.archive.comparable import Record
 from fastrnns.measure import stats
+from fastrnns.phases import ALL as PHASES
 
 KIND = "calibrate"
 COVERAGE = 0.99  # of the machine's differences from itself lie within its floor
@@ -105,7 +106,7 @@ def from_record(record: Record) -> Calibration | None:
     for result in record.get("results") or ():
         if result.get("status") != "ok":
             continue
-        for phase in ("forward", "backward"):
+        for phase in PHASES:
             part = result.get(phase) or {}
             known = noise(stats.log_medians(stats.measured(part.get("samples") or (), part.get("excluded"))))
             if known is not None:

@@ -20,6 +20,7 @@ from fastrnns.archive.verdict import BACKWARD_SHARE, disturbed
 from fastrnns.errors import MachineError
 from fastrnns.measure import stats
 from fastrnns.measure.difference import Estimate, from_noise, holm, pairwise, unpaired
+from fastrnns.phases import ALL as PHASES
 
 FASTER, SLOWER, SAME, INCONCLUSIVE = "faster", "slower", "same", "inconclusive"
 ONLY_BASE, ONLY_NEW, NOT_COMPARABLE = "only-in-base", "only-in-new", "not-comparable"
@@ -30,7 +31,6 @@ MARGIN = 0.01  # smaller differences are of no interest unless asked for
 SAME_LIMIT = 0.05  # a floor above it makes no two records the same, only the machine too noisy to tell
 MIN_PROCESSES = 5  # a side; of three, all may fall into one mode: up to 4 % false alarms (simulate.py)
 IMPLAUSIBLE = 100.0  # between backward times, one side was not measured
-PHASES = ("forward", "backward")
 
 
 @dataclass(frozen=True)

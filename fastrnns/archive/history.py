@@ -17,9 +17,9 @@ from typing import Any
 from fastrnns.archive import comparable
 from fastrnns.archive.comparable import Difference, Record
 from fastrnns.measure import stats, warmup
+from fastrnns.phases import ALL as PHASES
 
 KINDS = frozenset({"bench", "reproduce", "calibrate"})
-PHASES = ("forward", "backward")
 MARGIN = 0.01
 LEAST_NOISE = 0.003  # log time from run to run; the archive of a quiet machine is no quieter
 SHOWN = 6

@@ -8,6 +8,7 @@ from typing import Any
 
 from env import fingerprint
 from fastrnns.archive.store import Entry
+from fastrnns.phases import ALL as PHASES
 
 WIDTH = 100
 COLUMNS = (("id", 12), ("time (UTC)", 16), ("kind", 9), ("machine", 21), ("models", 25), ("verdict", 7))
@@ -101,20 +102,20 @@ def _results(results: Sequence[Mapping[str, Any]]) -> str:
         return ""
     width = max(12, *(len(result["model"]) for result in results))
     lines = [
-        f"{'model':{width}} {'phase':9}{'median':>9} {'95 % interval':>20}{'min':>9}{'std':>9}{'n':>7}  ms"
+        f"{'model':{width}} {'phase':15}{'median':>9} {'95 % interval':>20}{'min':>9}{'std':>9}{'n':>7}  ms"
     ]
     for result in results:
         if result["status"] != "ok":
             lines.append(f"{result['model']:{width}} {result['status']}: {result['error']}")
             continue
-        for phase in ("forward", "backward"):
-            part = result[phase]
+        for phase in PHASES:
+            part = result.get(phase)
             if part is None:
                 continue
             low, high = part["ci95"] or (None, None)
             interval = "-" if low is None else f"{milliseconds(low)} .. {milliseconds(high)}"
             lines.append(
-                f"{result['model']:{width}} {phase:9}{milliseconds(part['median']):>9} {interval:>20}"
+                f"{result['model']:{width}} {phase:15}{milliseconds(part['median']):>9} {interval:>20}"
                 f"{milliseconds(part['min']):>9}{milliseconds(part['std']):>9}{part['n'] or '-':>7}",
             )
         if result["forward"] is None:

@@ -8,8 +8,7 @@ from typing import Any
 from fastrnns.archive import comparable
 from fastrnns.archive.comparable import Record
 from fastrnns.errors import MachineError
-
-PHASES = ("forward", "backward")
+from fastrnns.phases import ALL as PHASES
 
 
 def pooled(records: Sequence[Record]) -> dict[str, Any]:

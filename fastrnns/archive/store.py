@@ -7,7 +7,7 @@ import os
 import re
 import secrets
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -113,8 +113,11 @@ class Archive:
 
     def survey(self) -> Survey:
         """Read everything; a damaged file costs only itself, and is named."""
+        return self._survey(self.files())
+
+    def _survey(self, paths: Iterable[Path]) -> Survey:
         entries, problems = [], []
-        for path in self.files():
+        for path in paths:
             try:
                 entries.append(read(path))
             except HarnessError as error:
@@ -137,9 +140,19 @@ class Archive:
                 f"the archive {self.folder} cannot be written ({_why(error)}); give another with --archive"
             ) from None
 
-    def list(self) -> Sequence[Entry]:
-        """The readable records, oldest first."""
-        return self.survey().entries
+    def overview(self) -> Survey:
+        """As `survey`, for order, ids, kinds and verdicts alone: from the index, where the archive has one."""
+        from fastrnns.archive.index import thin  # stands on this module
+
+        return thin.overview(self)
+
+    def list(self, kind: str | None = None) -> Sequence[Entry]:
+        """The readable records, oldest first; of one kind, files named as another are not opened."""
+        if kind is None:
+            return self.survey().entries
+        named = [(path, FILE_NAME.match(path.name)) for path in self.files()]
+        found = self._survey(path for path, name in named if name is None or name[2] == kind)
+        return [entry for entry in found.entries if entry.record["kind"] == kind]
 
     def _write(self, found: Mapping[str, Any]) -> Path:
         ready = record.prepare(found)
@@ -196,7 +209,7 @@ class Archive:
         return read(paths[0])
 
     def _latest(self, back: int, text: str) -> Entry:
-        survey = self.survey()
+        survey = self.overview()
         if back >= len(survey.entries):
             damaged = f", and {len(survey.problems)} that cannot be read" if survey.problems else ""
             raise UsageError(
@@ -208,7 +221,7 @@ class Archive:
         doubt = [damaged for path, damaged in survey.damaged if path.name >= since]
         if doubt:
             raise HarnessError(f"{text} is not certain, because {doubt[0]}; or give the record's id")
-        return found
+        return read(found.path)
 
 
 def read(path: Path) -> Entry:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +26,28 @@ class Phase:
 
 
 @dataclass
+class ColdStart:
+    """What came before the second iteration, in milliseconds, one a process: it was built, and ran once."""
+
+    built: list[float] = field(default_factory=list)
+    first_forward: list[float] = field(default_factory=list)  # with all that is compiled and loaded in it
+    first_backward: list[float] = field(default_factory=list)
+
+    def add(self, built_s: float, event: dict[str, Any]) -> None:
+        """Take the first iteration of a process."""
+        self.built.append(round(built_s * 1e3, 3))
+        self.first_forward.append(event["forward_ms"][0])
+        if event["backward_ms"]:
+            self.first_backward.append(event["backward_ms"][0])
+
+    @property
+    def total(self) -> list[float]:
+        """All of it."""
+        backward = self.first_backward or [0.0] * len(self.built)
+        return [round(sum(parts), 3) for parts in zip(self.built, self.first_forward, backward, strict=True)]
+
+
+@dataclass
 class Measured:
     """What the processes said about one model so far."""
 
@@ -35,9 +59,11 @@ class Measured:
     flushed_bytes: int | None = None  # written before each timed region, with cold caches
     forward: Phase = field(default_factory=Phase)
     backward: Phase = field(default_factory=Phase)
+    forward_graph: Phase = field(default_factory=Phase)  # device time, where graphs are replayed
+    backward_graph: Phase = field(default_factory=Phase)
     started_ns: list[list[int]] = field(default_factory=list)
     order: list[dict[str, int]] = field(default_factory=list)  # process and position, one a list of samples
-    cold_start_ms: list[float] = field(default_factory=list)  # built, and the first iteration done
+    cold_start: ColdStart = field(default_factory=ColdStart)
     ended: list[dict[str, str]] = field(default_factory=list)  # why warm-up and sampling ended
     cold_s: list[float] = field(
         default_factory=list
@@ -53,7 +79,7 @@ class Measured:
         """Open the lists of one more process."""
         self.order.append({"process": process, "position": position})
         self.started_ns.append([])
-        for phase in (self.forward, self.backward):
+        for phase in (self.forward, self.backward, self.forward_graph, self.backward_graph):
             phase.samples.append([])
             phase.warmup.append([])
 
@@ -64,9 +90,8 @@ class Measured:
             (phase.samples if timed else phase.warmup)[-1].extend(values)
         if timed:
             self.started_ns[-1].extend(event["started_ns"])
-        if len(self.cold_start_ms) < len(self.order):
-            first = event["forward_ms"][0] + (event["backward_ms"][0] if event["backward_ms"] else 0.0)
-            self.cold_start_ms.append(round(self.built_s * 1e3 + first, 3))
+        if len(self.cold_start.built) < len(self.order):
+            self.cold_start.add(self.built_s, event)
 
     def note(self, text: str) -> None:
         """Keep a remark, once."""
@@ -141,6 +166,9 @@ class Conductor:
     on_event: Callable[[dict[str, Any]], None] = lambda _event: None
     on_tick: Callable[[], None] = lambda: None
     interrupted: Callable[[], bool] = lambda: False
+    compiled: Collection[str] = ()  # by torch.compile: their first iteration is charged to no budget
+    compile_limit_s: float = math.inf  # longest that a model may take to the end of its first iteration
+    now: Callable[[], float] = time.monotonic
     beside: int = 1  # workers that may start at the same time, while none measures
     starters: Starters = field(init=False, repr=False)
 
@@ -204,7 +232,7 @@ class Conductor:
                 process,
                 spent,
                 torchscript=torchscript,
-                cold_seconds=0.0 if self.job.get("device") == "cpu" else planning.COLD_SECONDS,
+                cold_seconds=self._cold_seconds(name),
             )
             rules.append([name, rule.as_dict()])
         started = self.starters.next(self._certain(process))
@@ -214,6 +242,7 @@ class Conductor:
         child = started.child
         reached = 0
         current: Measured | None = None
+        limit = math.inf  # when the current model has to have run once
         try:
             if started.ending is not None:
                 raise started.ending
@@ -232,10 +261,16 @@ class Conductor:
                     if outcome.interrupted:
                         return reached
                     self.on_tick()
+                    if current is not None and self.now() > limit:
+                        self._failed(current, "failed", over_limit(self.compile_limit_s))
+                        return reached
                     continue
                 kind = event["event"]
+                if kind == "iterations":
+                    limit = math.inf
                 if kind == "model_start":
                     current = outcome.models[event["model"]]
+                    limit = self.now() + self.compile_limit_s
                     reached += 1
                 elif kind == "done":
                     return len(todo)
@@ -257,6 +292,12 @@ class Conductor:
             child.stop()
             self.on_process_end()
 
+    def _cold_seconds(self, name: str) -> float:
+        """What loading and compiling may take on top of a model's budget."""
+        if name in self.compiled:
+            return self.compile_limit_s
+        return 0.0 if self.job.get("device") == "cpu" else planning.COLD_SECONDS
+
     def _certain(self, process: int) -> int:
         """How many processes, this one included, are run whatever they show, as far as is known now."""
         if process < self.plan.processes:
@@ -277,6 +318,11 @@ class Conductor:
                 model.note(text)
         elif kind == "iterations":
             model.add(event)
+        elif kind == "replayed":
+            model.forward_graph.samples[-1] += event["forward_ms"]
+            model.backward_graph.samples[-1] += event["backward_ms"]
+        elif kind == "not_replayed":
+            model.note(f"no graph replay: {event['reason']}")
         elif kind == "model_failed":
             model.fail(event["status"], event["error"])
             return True
@@ -290,6 +336,14 @@ class Conductor:
     def _failed(self, model: Measured, status: str, error: str) -> None:
         model.fail(status, error)
         self.on_event({"event": "model_failed", "model": model.name, "status": status, "error": error})
+
+
+def over_limit(seconds: float) -> str:
+    """Why a model was given up whose worker had to be ended: it cannot be asked to stop while it compiles."""
+    return (
+        f"given up: not built, compiled and run once within {seconds:g} s; allow more with --compile-limit,"
+        " or choose fewer steps (--seqLength)"
+    )
 
 
 def interleave(conductors: Sequence[Conductor], outcomes: Sequence[Outcome]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from fastrnns.measure import stats, warmup
-from fastrnns.measure.conduct import Measured, Phase
+from fastrnns.measure.conduct import ColdStart, Measured, Phase
 from fastrnns.measure.plan import BUDGET, STEADY, UNCOMPILED, Plan
 
 # Shapes of a timed series from which a median should not be taken as it stands.
@@ -92,6 +92,8 @@ def result_of(
         "backend": measured.backend,
         "forward": forward,
         "backward": backward,
+        **replays_of(measured),
+        "cold_start": cold_start_of(measured.cold_start),
         "notes": notes,
         "started_ns": measured.started_ns,
         "order": measured.order,
@@ -99,13 +101,35 @@ def result_of(
             "marks": marks,
             **({"lengths": measured.lengths} if measured.lengths else {}),
             **({"flushed_bytes": measured.flushed_bytes} if measured.flushed_bytes else {}),
-            "cold_start_ms": measured.cold_start_ms,
             "cold_s": measured.cold_s,
             "ended": measured.ended,
             "seconds": round(measured.seconds, 3),
             "no_further_process": measured.left_out,
             "chosen": None if measured.chosen is None else asdict(measured.chosen),
         },
+    }
+
+
+def replays_of(measured: Measured) -> dict[str, Any]:
+    """The phases of device time, where graphs were replayed."""
+    found = {"forward_graph": measured.forward_graph, "backward_graph": measured.backward_graph}
+    return {
+        name: phase_of(phase, [[] for _ in phase.samples], torchscript=False)
+        for name, phase in found.items()
+        if any(phase.samples)
+    }
+
+
+def cold_start_of(found: ColdStart) -> dict[str, Any] | None:
+    """What building and the first iteration took, one number a process; None where no iteration ended."""
+    if not found.built:
+        return None
+    return {
+        "unit": "ms",
+        "samples": found.total,
+        "built": found.built,
+        "first_forward": found.first_forward,
+        "first_backward": found.first_backward or None,
     }
 
 

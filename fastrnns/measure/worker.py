@@ -25,6 +25,9 @@ def main() -> int:
     if job.get("stop"):
         return 0
     started = time.monotonic()
+    if job.get("compile_cache"):
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = job["compile_cache"]
+        os.environ["TRITON_CACHE_DIR"] = os.path.join(job["compile_cache"], "triton")  # noqa: PTH118
     kind, _, index = str(job["device"]).partition(":")
     if kind == "cuda":
         early.start_cuda(int(index or 0))
@@ -159,6 +162,9 @@ def run_model(torch: Any, job: dict[str, Any], name: str, rule: plan.Rule, devic
                 spent_s=lambda: time.monotonic() - started,
                 flush=flush,
             )
+            spent_s = time.monotonic() - started - ended.cold_s
+            if job.get("graph_replay"):
+                replay(torch, name, modeldef)
         del modeldef
     except Exception as error:
         traceback.print_exc()  # to stderr: the parent keeps its tail, a person sees one sentence
@@ -179,7 +185,7 @@ def run_model(torch: Any, job: dict[str, Any], name: str, rule: plan.Rule, devic
                 "model": name,
                 "warmup_ended": ended.warmup,
                 "timed_ended": ended.timed,
-                "spent_s": round(time.monotonic() - started - ended.cold_s, 6),
+                "spent_s": round(spent_s, 6),
                 "cold_s": round(ended.cold_s, 6),
             }
         )
@@ -187,6 +193,20 @@ def run_model(torch: Any, job: dict[str, Any], name: str, rule: plan.Rule, devic
     if device.type == "cuda":
         torch.cuda.empty_cache()  # so that the next model does not fail for this one's memory
     return True
+
+
+def replay(torch: Any, name: str, modeldef: Any) -> None:
+    """Time a model's CUDA graphs; one that cannot be captured says why, and stays measured as it was."""
+    from fastrnns.measure.replay import replayed
+
+    try:
+        with loop.garbage_frozen():
+            found = replayed(modeldef)
+    except Exception as error:
+        torch.cuda.synchronize()  # raises where the failure cost the process its GPU
+        wire.emit({"event": "not_replayed", "model": name, "reason": one_line(error)})
+    else:
+        wire.emit({"event": "replayed", "model": name, **vars(found)})
 
 
 def backend_of(model: runner.Model, device: Any, dtype: str) -> str | None:

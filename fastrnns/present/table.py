@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from fastrnns import runner
+from fastrnns.phases import ALL as PHASES
 
 WIDTH = 100
 HEADINGS = ("model", "phase", "median", "95 % interval", "mean", "std", "n", "ratio", "of limit", "marks")
+SHORT = {"forward_graph": "fwd graph", "backward_graph": "bwd graph"}  # for a person: columns are dear
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ def rows(results: Sequence[Mapping[str, Any]]) -> list[Row]:
     made: list[Row] = []
     for result in results:
         marks = ", ".join(marks_of(result))
-        phases = [phase for phase in ("forward", "backward") if result.get(phase)]
+        phases = [phase for phase in PHASES if result.get(phase)]
         for phase in phases:
             facts = result[phase]
             made.append(
@@ -74,6 +76,17 @@ def number(value: float | None) -> str:
     if value >= 1000:
         return f"{value:.0f}"
     return f"{value:#.4g}"
+
+
+def cold_starts(results: Sequence[Mapping[str, Any]]) -> str:
+    """What the first process took to build each model, and for its first forward and backward."""
+    found = []
+    for result in results:
+        parts = result.get("cold_start") or {}
+        firsts = [parts.get(name) for name in ("built", "first_forward", "first_backward")]
+        if firsts[0]:
+            found.append(f"{result['model']} {' + '.join(f'{first[0]:.0f}' for first in firsts if first)}")
+    return "; ".join(found)
 
 
 def interval(bounds: Sequence[float] | None) -> str:
@@ -139,7 +152,7 @@ def separated(results: Sequence[Mapping[str, Any]], sep: str) -> str:
         )
     ]
     for result in results:
-        phases = [phase for phase in ("forward", "backward") if result.get(phase)]
+        phases = [phase for phase in PHASES if result.get(phase)]
         for phase in phases:
             facts = result[phase]
             low, high = facts["ci95"] or (None, None)
@@ -182,7 +195,12 @@ def show(results: Sequence[Mapping[str, Any]], stream: IO[str], sep: str = " ") 
         if row.error:
             errors.append(row)
             continue
-        cells = [row.model if row.model != before else "", row.phase, row.median, row.interval]
+        cells = [
+            row.model if row.model != before else "",
+            SHORT.get(row.phase, row.phase),
+            row.median,
+            row.interval,
+        ]
         cells += [row.mean, row.std, row.n, *([row.ratio] if ratios else [])]
         cells += [*([row.limit] if limits else []), row.marks]
         table.add_row(*(Text(cell) for cell in cells))
@@ -191,6 +209,8 @@ def show(results: Sequence[Mapping[str, Any]], stream: IO[str], sep: str = " ") 
         console.print(table)
     if ratios:
         console.print(Text(f"ratio: {references(results)}", style="dim"))
+    if cold := cold_starts(results):
+        console.print(Text(f"cold start ms, to build + first forward + first backward: {cold}", style="dim"))
     for row in errors:
         console.print(Text(f"{row.model}: {row.error}", style="red"))
 

@@ -86,7 +86,7 @@ def layout(entries: Sequence[Entry], archive: Archive, *, whole: bool = False) -
     if len(records) == 1:
         return single.page(records[0])
     if len(records) == 2:
-        known = archive.list() if archive.folder.is_dir() else ()
+        known = archive.list(calibration.KIND) if archive.folder.is_dir() else ()
         noise = calibration.find((entry.record for entry in known), records[1])
         return comparison.page(compare.compare(*records, calibration=noise), *records)
     return history.page([entry.record for entry in in_order(entries)])

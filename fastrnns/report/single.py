@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fastrnns.archive.export.series import PHASES
+from fastrnns.phases import ALL, STREAM
 from fastrnns.present import table as present
 from fastrnns.report import machine, samples, timeline
 from fastrnns.report.page import Cell, Line, Page, Section, Table, cells, milliseconds, without_empty
@@ -83,8 +83,8 @@ def _lines(record: Mapping[str, Any]) -> Iterator[Line]:
                 (*cells(result["model"], ""), *cells(*[""] * 8), error), result["model"], mark="failed"
             )
             continue
-        for phase in PHASES:
-            facts = result[phase]
+        for phase in ALL:
+            facts = result.get(phase)
             if facts is None:
                 continue
             ratio = present.ratio(result, by_name, phase)
@@ -198,7 +198,7 @@ def _roofline(record: Mapping[str, Any]) -> Section | None:
     points = [
         point
         for result in record["results"]
-        for phase in PHASES
+        for phase in STREAM
         if (point := roofline.point(result, phase, _limit(result, phase))) is not None
     ]
     return roofline.section(points, record.get("ceilings") or {}, record["options"]) if points else None
@@ -208,7 +208,7 @@ def _profile(record: Mapping[str, Any]) -> Section | None:
     """Where the time of each phase went, in the profile's own words, and the files that say more."""
     lines = []
     for result in record["results"]:
-        for phase in PHASES:
+        for phase in STREAM:
             found = (result.get("profile") or {}).get(phase) or {}
             if not found:
                 continue

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from fastrnns.archive.export.series import PHASES
 from fastrnns.archive.listing import plain
+from fastrnns.phases import STREAM as PHASES
 from fastrnns.report import vector
 from fastrnns.report.page import Picture
 

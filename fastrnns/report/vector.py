@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # Of the palette of Okabe and Ito, told apart by the colour-blind; each has a contrast of 3 to white and to the
 # page's dark ground, so that a picture with many dots can be a bitmap and still serve both.
 BLUE, VERMILION, GREEN, PURPLE = "#1a7fc1", "#d55e00", "#0e9a72", "#b8659a"
-PHASE_COLOURS = {"forward": BLUE, "backward": VERMILION}
+PHASE_COLOURS = {"forward": BLUE, "backward": VERMILION, "forward_graph": GREEN, "backward_graph": PURPLE}
 # What has to turn with the theme; in a page these become variables of its style.
 INK, SOFT, GRID, PAPER = "#1c2126", "#5a636d", "#d3d9df", "#fefefe"
 VARIABLES = {INK: "--ink", SOFT: "--soft", GRID: "--grid", PAPER: "--paper"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fastrnns.archive.export.series import PHASES
+from fastrnns.phases import ALL, STREAM
 
 COLUMNS = (
     "record", "started_at", "kind", "verdict", "hardware_id", "device", "model", "group", "dtype", "backend",
@@ -25,13 +25,14 @@ def rows(record: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
     )
     for result in record["results"]:
         about = (*head, result["model"], result["group"], result["dtype"], result["backend"])
-        for phase in PHASES:
-            part = result[phase]
+        for phase in ALL:
+            part = result.get(phase)
             if result["status"] != "ok" or part is None:
                 continue
             for name, key in (("warmup", "warmup"), ("timed", "samples")):
                 for process, series in enumerate(part[key]):
-                    starts = _of(result.get("started_ns"), process) if name == "timed" else []
+                    timed = name == "timed" and phase in STREAM
+                    starts = _of(result.get("started_ns"), process) if timed else []
                     left_out = set(_of(part.get("excluded"), process)) if name == "timed" else set()
                     for iteration, value in enumerate(series):
                         start = starts[iteration] if iteration < len(starts) else None

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-PHASES = ("forward", "backward")
+from fastrnns.phases import ALL as PHASES
+
 MS_A_SECOND = 1000  # divided by: a product with 0.001 would not print as it was measured
 NANOSECONDS_A_MS = 1e6
 
@@ -48,7 +49,7 @@ def series_of(record: Mapping[str, Any], *, sampled: bool = True) -> Iterator[Se
         if result["status"] != "ok":
             continue
         for phase in PHASES:
-            part = result[phase]
+            part = result.get(phase)
             if part is None:
                 continue
             found = Series(

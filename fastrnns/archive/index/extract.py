@@ -13,8 +13,8 @@ from typing import Any
 from fastrnns.archive import comparable
 from fastrnns.archive.index.layout import DAMAGED, FACT, RECORD, RESULT, Partition, Stamp
 from fastrnns.measure import stats
+from fastrnns.phases import ALL as PHASES
 
-PHASES = ("forward", "backward")
 PROBLEM = ("seq_length", "num_layers", "input_size", "hidden_size", "mini_batch")
 Row = dict[str, Any]
 
@@ -111,7 +111,7 @@ def _results(result: Mapping[str, Any]) -> Iterator[Row]:
         "error": result["error"],
         "backend": result["backend"],
     }
-    timed = [(phase, result[phase]) for phase in PHASES if result[phase]]
+    timed = [(phase, result[phase]) for phase in PHASES if result.get(phase)]
     for phase, part in timed:
         low, high = part["ci95"] or (None, None)
         samples = [

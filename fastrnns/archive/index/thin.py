@@ -14,14 +14,26 @@ from typing import Any
 
 from fastrnns.archive import store
 from fastrnns.archive.index import build
-from fastrnns.archive.index.layout import DAMAGED, FACT, RECORD, RESULT, Stamp
-from fastrnns.archive.index.places import Place
+from fastrnns.archive.index.layout import DAMAGED, FACT, FOLDER, RECORD, RESULT, Stamp
+from fastrnns.archive.index.places import Folder, Place
 from fastrnns.archive.index.tables import Part, needed
-from fastrnns.errors import HarnessError
+from fastrnns.errors import HarnessError, UsageError
 
 STAMPED = ("name", "bytes", "mtime_ns")
 LISTED = (*STAMPED, "id", "kind", "started_text", "sequence", "verdict", "models")
 COMPARED = ("hardware_id", "steps", "setting", "software")
+
+
+def overview(archive: store.Archive) -> store.Survey:
+    """As `survey`, by the archive's own index; by the files where it has none, or nothing here to read it with."""
+    place = Folder(archive.folder / FOLDER)
+    if not place.present():
+        return archive.survey()
+    try:
+        needed("pyarrow")
+    except UsageError:
+        return archive.survey()
+    return survey(archive, place)
 
 
 def survey(archive: store.Archive, place: Place, model: str | None = None) -> store.Survey:
