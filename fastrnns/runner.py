@@ -208,9 +208,10 @@ DEFAULT: dict[str, tuple[str, ...]] = {
     "rnns": ("cudnn", "aten", "jit", "jit_premul", "jit_premul_bias", "jit_simple", "jit_multilayer", "py"),
     "cnns": ("resnet18", "resnet18_jit", "resnet50", "resnet50_jit"),
 }
-DEFAULT_ON_GPU = ("cudagraph_cudnn", "cudagraph_aten")  # and these, in seconds, where there is one
+DEFAULT_ON_GPU = ("cudagraph_cudnn", "cudagraph_aten", "fused")  # and these, in seconds, where there is one
 MODERN = (
     "cudagraph_cudnn", "cudagraph_aten", "cudagraph_py", "onednn", "compile", "compile_reduce_overhead", "scan",
+    "fused", "cudagraph_fused", "fused_varlen",
 )  # fmt: skip
 VARIABLE = ("vl_cudnn", "vl_jit", "vl_py")  # what --variable-lstms adds
 

@@ -21,8 +21,8 @@ from fastrnns.fused.kept import Kept
 from fastrnns.fused.kernels import _power_of_two
 from fastrnns.fused.plan import ceil_div
 
-SLAB_ROWS = 512  # rows that one sum of the leading product runs over ...
-SLAB_BYTES = 96 * 2**20  # ... or more, where that many slabs would not fit
+SLAB_ROWS = 256  # rows that one sum of the leading product runs over ...
+SLAB_BYTES = 104 * 2**20  # ... or more, where that many slabs would not fit
 ROWS, COLUMNS = 32, 128  # of the tile that a program reads at once
 SEGMENT = 512  # rows that one program looks through for the largest
 
