@@ -37,6 +37,10 @@ def show(run: Run, options: BenchOptions) -> None:
             print(line)
     else:
         table.show(results, sys.stdout, options.sep)
+    if options.sweep and options.sep == " ":
+        from fastrnns.present import winners
+
+        print(f"\n{winners.text(results)}", file=sys.stderr if options.print_json else sys.stdout)
     sys.stdout.flush()
     if run.record.get("ceilings"):
         from fastrnns.profiling import ceilings

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fastrnns import device as devices
-from fastrnns import runner, sizes
+from fastrnns import runner, sizes, sweep
 from fastrnns.errors import UsageError
 from fastrnns.machine_flags import MachineFlags, add_machine_flags, machine_from
 from fastrnns.measure import plan as planning
@@ -48,6 +48,7 @@ class BenchOptions:
     graph_replay: bool = False
     against: str | None = None
     ab: tuple[str, str] | None = None  # two interpreters
+    sweep: tuple[str, ...] = ()  # axes of a grid of problems; `models` then name a model at each point
 
     def recorded(self) -> dict[str, Any]:
         """The options as the record holds them; null where the data decide."""
@@ -72,6 +73,7 @@ class BenchOptions:
             "cache": self.cache,
             "compile_limit_s": self.compile_limit_s,
             "graph_replay": self.graph_replay,
+            "sweep": list(self.sweep),
         }
 
 
@@ -140,7 +142,13 @@ def parser() -> argparse.ArgumentParser:
         *spellings("variable-lstms"), action="store_true", help=f"adds {' '.join(runner.VARIABLE)}"
     )
     models.add_argument("--list", action="store_true", help="print the models and what they are, and end")
-    sizes.add_problem_flags(made)
+    sizes.add_problem_flags(made).add_argument(
+        "--sweep",
+        nargs="+",
+        metavar="NAME=VALUES",
+        help="a grid of problems in one record, each model at each: hidden_size=128:2048:x2 mini_batch=16,64"
+        " input_size=hidden_size; the sizes above hold for what is not swept",
+    )
     add_run_flags(made)
     _add_measuring_flags(made)
     add_machine_flags(made)
@@ -227,7 +235,7 @@ def _add_measuring_flags(made: argparse.ArgumentParser) -> None:
         type=float,
         default=planning.BUDGET_SECONDS,
         metavar="SECONDS",
-        help="for one model, over all processes (default: %(default)g)",
+        help="for one model, over all processes; in a sweep at each point (default: %(default)g)",
     )
 
 
@@ -241,7 +249,8 @@ def bench_options(argv: Sequence[str], args: argparse.Namespace, *, elsewhere: b
     device = devices.resolve(args.device, devices.Gpus(MOST) if elsewhere else None)
     chosen, named = chosen_models(args, device.type)
     dtype, tf32 = dtype_from(args, device.type)
-    models, unsupported = supported(chosen, named, problem, device.type, dtype)
+    axes = sweep.axes_from(args.sweep or ())
+    models, unsupported = swept(chosen, named, problem, axes, device.type, dtype)
     machine = machine_from(args, device.type, elsewhere=elsewhere)
     check_archive(args.archive)
     return BenchOptions(
@@ -267,6 +276,7 @@ def bench_options(argv: Sequence[str], args: argparse.Namespace, *, elsewhere: b
         graph_replay=graph_replay_from(args, device.type),
         against=args.against,
         ab=ab_from(args),
+        sweep=tuple(sweep.recorded(axes)),
     )
 
 
@@ -334,6 +344,47 @@ def supported(
             able.append(name)
     if not able:
         raise UsageError(unable[0][1])
+    return tuple(able), tuple(unable)
+
+
+def swept(  # noqa: PLR0917 - what `supported` takes, and the axes
+    chosen: Sequence[str],
+    named: set[str],
+    problem: Problem,
+    axes: Sequence[sweep.Axis],
+    device_type: str,
+    dtype: str,
+) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """`supported` at every point of a grid: a model at a point is a series of its own.
+
+    A model asked for by name may be unable at some points, not at all of them.
+    """
+    if not axes:
+        return supported(chosen, named, problem, device_type, dtype)
+    points = sweep.points_of(problem, axes)
+    sizeless = [name for name in chosen if runner.lookup(name).layers == "none"]
+    if named.intersection(sizeless):
+        raise UsageError(f"{sizeless[0]} has no sizes to sweep; name RNNs with --rnns")
+    chosen = [name for name in chosen if name not in sizeless]
+    if len(points) * len(chosen) > sweep.MOST_SERIES:
+        raise UsageError(
+            f"--sweep gives {len(points)} points for each of {len(chosen)} models; {sweep.MOST_SERIES} series fit one "
+            "record: take larger steps or fewer models"
+        )
+    able: list[str] = []
+    unable: list[tuple[str, str]] = []
+    for point in points:
+        for name in chosen:
+            try:
+                runner.check_supported(runner.lookup(name), point.problem, device_type, dtype)
+            except UsageError as error:
+                unable.append((sweep.series(name, point.label), str(error)))
+            else:
+                able.append(sweep.series(name, point.label))
+    ran = {sweep.parts(name)[0] for name in able}
+    for name, reason in unable:
+        if not able or (sweep.parts(name)[0] in named - ran):
+            raise UsageError(reason)
     return tuple(able), tuple(unable)
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from env.command import framed
-from fastrnns import installer
+from fastrnns import installer, sweep
 from fastrnns.errors import SAID, MachineError, UsageError
 
 if TYPE_CHECKING:
@@ -74,7 +74,9 @@ def bench_flags(record: Mapping[str, Any]) -> list[str]:
     models: dict[str, list[str]] = {}
     for result in record.get("results") or ():
         if result.get("status") != "unsupported":
-            models.setdefault(str(result.get("group")), []).append(str(result["model"]))
+            names = models.setdefault(str(result.get("group")), [])
+            name = sweep.parts(str(result["model"]))[0]  # the points of a sweep follow from --sweep
+            names += [name] if name not in names else []
     if not models:
         raise UsageError(f"record {record.get('id')} holds no results to repeat; choose a bench record")
     flags = [word for group, names in models.items() for word in (f"--{group}", *names)]
@@ -90,6 +92,8 @@ def bench_flags(record: Mapping[str, Any]) -> list[str]:
             flags += [f"--cuda-pointwise-{key.replace('_', '-')}", str(value)]
     if options.get("precision") is not None:
         flags += ["--precision", f"{options['precision'] * 100:g}"]
+    if options.get("sweep"):
+        flags += ["--sweep", *map(str, options["sweep"])]
     if options.get("graph_replay"):
         flags += ["--graph-replay"]
     if options.get("compile_limit_s") is not None:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from fastrnns import sweep
 from fastrnns.errors import HarnessError, UnsupportedError, UsageError
 from fastrnns.sizes import Problem
 
@@ -244,6 +245,16 @@ def lookup(name: str, group: str | None = None) -> Model:
     near = difflib.get_close_matches(name, names, n=3)
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {' '.join(names)}"
     raise UsageError(f"no model is named {name!r}; {hint}")
+
+
+def of_series(name: str) -> Model:
+    """The row of a model, or of a series of a sweep: a model at one point of the grid."""
+    return lookup(sweep.parts(name)[0])
+
+
+def known(name: str) -> Model | None:
+    """The row of a series as a record names it, or None: a record may hold models of another time."""
+    return REGISTRY.get(sweep.parts(name)[0])
 
 
 def table() -> list[dict[str, str]]:

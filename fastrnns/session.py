@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from env.errors import EnvError
 from env.hold import Held
 from env.watch import Watch
-from fastrnns import runner
+from fastrnns import runner, sweep
 from fastrnns.errors import HarnessError
 from fastrnns.interrupts import Interrupts, interruptible
 from fastrnns.measure.conduct import Conductor, Outcome, interleave
@@ -246,7 +246,7 @@ def measure(
 
 def compile_cache(options: BenchOptions, stack: contextlib.ExitStack) -> str | None:
     """An empty folder for what one side compiles, gone afterwards: its first process compiles all there is."""
-    if not any(runner.lookup(name).compiled for name in options.models):
+    if not any(runner.of_series(name).compiled for name in options.models):
         return None
     return stack.enter_context(tempfile.TemporaryDirectory(prefix="fastrnns-", ignore_cleanup_errors=True))
 
@@ -273,8 +273,8 @@ def _conductor(  # noqa: PLR0917 - all that a process meets
     return Conductor(
         plan=options.plan,
         names=options.models,
-        torchscript={name for name in options.models if runner.lookup(name).legacy},
-        compiled={name for name in options.models if runner.lookup(name).compiled},
+        torchscript={name for name in options.models if runner.of_series(name).legacy},
+        compiled={name for name in options.models if runner.of_series(name).compiled},
         compile_limit_s=options.compile_limit_s,
         job={
             "problem": options.problem.as_dict(),
@@ -306,7 +306,7 @@ def fill(
     from fastrnns.measure.result import result_of, unsupported
 
     for name, measured in outcome.models.items():
-        model = runner.lookup(name)
+        model = runner.of_series(name)
         record["results"].append(
             result_of(
                 measured,
@@ -322,10 +322,17 @@ def fill(
             )
         )
     for name, reason in options.unsupported:
-        model = runner.lookup(name)
+        model = runner.of_series(name)
         record["results"].append(
             unsupported(name, reason, group=model.group, family=model.family, dtype=options.dtype)
         )
+    if options.sweep:
+        from fastrnns.archive import winners
+
+        for result in record["results"]:
+            result["problem"] = sweep.problem_at(result["model"], options.problem).as_dict()
+        found = winners.cells(record["results"])
+        record["details"] = {**(record.get("details") or {}), "winners": winners.as_details(found)}
     hello = outcome.hellos[0] if outcome.hellos else {}
     record["options"] |= {
         "processes_run": len(outcome.hellos),
@@ -364,7 +371,7 @@ def add_limits(record: dict[str, Any], options: BenchOptions) -> None:
     for result in record["results"]:
         result["roofline"] = roofline.of_result(
             result,
-            options.problem,
+            sweep.problem_at(result["model"], options.problem),
             record["ceilings"],
             tf32=options.tf32 and options.device.type == "cuda",
             lengths=(result.get("details") or {}).get("lengths"),
@@ -399,7 +406,7 @@ def exported(record: dict[str, Any], form: str) -> Iterator[str]:
     groups: dict[str, dict[str, Any]] = {}
     for result in record["results"]:
         for phase, suffix in (("forward", ""), ("backward", "-backward")):
-            if runner.lookup(result["model"]).has_backward or phase == "forward":
+            if runner.of_series(result["model"]).has_backward or phase == "forward":
                 groups.setdefault(f"{result['family']}{suffix}", {})[result["model"]] = (
                     result[phase] if result["status"] == "ok" else None
                 )

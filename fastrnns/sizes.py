@@ -40,8 +40,8 @@ def flag(field: str) -> str:
     return f"--{_FLAGS[field][0]}"
 
 
-def add_problem_flags(parser: argparse.ArgumentParser) -> None:
-    """Declare the five sizes, in upstream's spelling, with dashes and with underscores."""
+def add_problem_flags(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Declare the five sizes, in upstream's spelling, with dashes and with underscores; returns their group."""
     group = parser.add_argument_group("the problem")
     for field in fields(Problem):
         upstream, meaning = _FLAGS[field.name]
@@ -56,11 +56,18 @@ def add_problem_flags(parser: argparse.ArgumentParser) -> None:
             metavar="N",
             help=f"{meaning} (default: {field.default})",
         )
+    return group
 
 
 def problem_from(args: argparse.Namespace) -> Problem:
     """The problem that a parsed command line names; refuses sizes that nothing can run."""
     problem = Problem(**{field.name: getattr(args, field.name) for field in fields(Problem)})
+    check(problem)
+    return problem
+
+
+def check(problem: Problem) -> None:
+    """Refuse sizes that nothing can run."""
     for name, size in problem.as_dict().items():
         if size < 1:
             raise UsageError(f"{flag(name)} is {size}; it must be at least 1")
@@ -72,4 +79,3 @@ def problem_from(args: argparse.Namespace) -> Problem:
     if 4 * (weights + activations) > LARGEST_BYTES:
         gigabytes = 4 * (weights + activations) // 2**30
         raise UsageError(f"the problem needs about {gigabytes} GiB in fp32; choose smaller sizes")
-    return problem

@@ -139,7 +139,7 @@ def matrix_options(argv: Sequence[str], args: argparse.Namespace, bench_argv: Se
     chosen = versions.distinct(args.torch)
     ends = _ends(args.bisect, chosen) if args.bisect and chosen else None
     pythons = list({python.version: python for python in map(resolve, named)}.values())
-    cnns = any(runner.lookup(name).group == "cnns" for name in bench.models)
+    cnns = any(runner.of_series(name).group == "cnns" for name in bench.models)
     maker = cells.Maker(
         args.cache or installer.default_cache(),
         cells.uv_path(args.installer),

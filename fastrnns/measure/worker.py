@@ -9,7 +9,7 @@ import time
 import traceback
 from typing import Any
 
-from fastrnns import runner
+from fastrnns import runner, sweep
 from fastrnns.measure import early, loop, plan, wire
 from fastrnns.measure.clock import clock_for
 from fastrnns.measure.flush import flusher
@@ -130,7 +130,7 @@ class _Stop:
 def run_model(torch: Any, job: dict[str, Any], name: str, rule: plan.Rule, device: Any) -> bool:
     """Measure one model; False when this process cannot measure another one after it."""
     wire.emit({"event": "model_start", "model": name})
-    model = runner.lookup(name)
+    model = runner.of_series(name)
     reason = runner.unsupported_reason(model, device.type)
     if reason is not None:
         wire.emit({"event": "model_failed", "model": name, "status": "unsupported", "error": reason})
@@ -140,7 +140,8 @@ def run_model(torch: Any, job: dict[str, Any], name: str, rule: plan.Rule, devic
         seed(torch, device, job["seed"])
         flush, flushed = flusher(device) if job.get("cache") == "cold" else (None, None)
         with runner.entered(model):
-            modeldef = runner.build(model, Problem(**job["problem"]), device, job["dtype"], job["seed"])
+            problem = sweep.problem_at(name, Problem(**job["problem"]))
+            modeldef = runner.build(model, problem, device, job["dtype"], job["seed"])
             wire.emit(
                 {
                     "event": "ready",

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
-from fastrnns import runner
+from fastrnns import runner, sweep
 from fastrnns.phases import ALL as PHASES
 
 WIDTH = 100
@@ -63,7 +63,7 @@ def rows(results: Sequence[Mapping[str, Any]]) -> list[Row]:
 def marks_of(result: Mapping[str, Any]) -> list[str]:
     """What must be seen beside the number: what really ran, and what was cut short or unsteady."""
     found = [str(result["backend"]).split(" (")[0]] if result.get("backend") else []
-    model = runner.REGISTRY.get(result["model"])
+    model = runner.known(result["model"])
     if model is not None and model.legacy and found:
         found.append("legacy")
     return [*found, *(result.get("details") or {}).get("marks", ())]
@@ -96,8 +96,10 @@ def interval(bounds: Sequence[float] | None) -> str:
 
 def reference(result: Mapping[str, Any], by_name: Mapping[str, Any]) -> str | None:
     """The model that this one's time may be set against, where it ran too."""
-    model = runner.REGISTRY.get(result["model"])
+    model = runner.known(result["model"])
     name = model.comparable_with if model is not None else None
+    if name is not None:  # at the same point of a sweep
+        name = sweep.series(name, sweep.parts(result["model"])[1])
     if name is None or name not in by_name:
         return None
     return name if by_name[name]["status"] == "ok" and result["status"] == "ok" else None

@@ -8,7 +8,7 @@ from typing import Any
 
 from fastrnns.phases import ALL, STREAM
 from fastrnns.present import table as present
-from fastrnns.report import machine, samples, timeline
+from fastrnns.report import machine, samples, timeline, winners
 from fastrnns.report.page import Cell, Line, Page, Section, Table, cells, milliseconds, without_empty
 
 COLUMNS = (
@@ -36,6 +36,7 @@ NUMERIC = frozenset({2, 3, 4, 5, 6, 7, 8, 9})
 def page(record: Mapping[str, Any]) -> Page:
     """The whole report of a record, whatever its kind."""
     sections = (
+        winners.section(record),
         _results(record),
         _notes(record),
         _checks(record),
