@@ -62,8 +62,11 @@ def check_records(args: argparse.Namespace) -> int:
         if not path.exists():
             raise UsageError(f"there is no {path} to check; give a record's file or an archive's folder")
     report = checking.check(paths)
-    for finding in report.findings:
-        print(f"{finding.path}: {finding.text}", file=sys.stderr if finding.harmless else sys.stdout)
+    if args.json:
+        print(json.dumps(report.as_dict(), indent=1))
+    else:
+        for finding in report.findings:
+            print(f"{finding.path}: {finding}", file=sys.stderr if finding.harmless else sys.stdout)
     count = len(report.bad)
     print(f"archive: {report.records} records are whole, {count} findings", file=sys.stderr)
     return 1 if count else 0
@@ -187,6 +190,7 @@ def parser() -> argparse.ArgumentParser:
     indexed(sub)
     sub = command("check", check_records, "find torn, edited, duplicated and foreign files")
     sub.add_argument("paths", nargs="*", metavar="PATH", help="archives or records (the archive)")
+    sub.add_argument("--json", action="store_true", help="as JSON: every file, its cause and what to do")
     sub = command("add", add_records, "take a record from elsewhere, as one that could not be archived")
     sub.add_argument("paths", nargs="+", metavar="FILE")
     sub = command("export", export_record, "a record in another tool's format, to stdout")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fastrnns.archive import durable, record
-from fastrnns.archive.naming import COUNTER, FILE_NAME, LOCK, file_name, machine_folder
+from fastrnns.archive.naming import COUNTER, FILE_NAME, LOCK, PROBE, file_name, machine_folder
 from fastrnns.archive.strict import dumps
 from fastrnns.errors import HarnessError, UsageError
 
@@ -132,7 +132,7 @@ class Archive:
         """Refuse, before anything is measured, an archive that could not take the record."""
         try:
             durable.make_folder(self.folder)
-            probe = self.folder / f".writable-{os.getpid()}-{secrets.token_hex(4)}"
+            probe = self.folder / f"{PROBE}{os.getpid()}-{secrets.token_hex(4)}"
             durable.write_new(probe, b"x" * 4096)
             probe.unlink()
         except OSError as error:
