@@ -84,7 +84,7 @@ def check(paths: Sequence[Path]) -> Report:
 
 def read(path: Path) -> store.Entry | Finding:
     """The record in a file, checked in full, or why there is none."""
-    if unlike := _unlike_a_file(path):
+    if unlike := unlike_a_file(path):
         return unlike
     try:
         return store.read(path)
@@ -94,7 +94,7 @@ def read(path: Path) -> store.Entry | Finding:
         return Finding(path, cause, text, remedy) if text else Finding(path, cause, remedy, RESTORE)
 
 
-def _unlike_a_file(path: Path) -> Finding | None:
+def unlike_a_file(path: Path) -> Finding | None:
     """What is wrong with a path that is no regular file; a link is not followed, a pipe not waited for."""
     try:
         mode = path.lstat().st_mode
@@ -158,7 +158,7 @@ def _machine(folder: Path) -> tuple[list[Path], list[Finding]]:
 
 def _left_aside(path: Path) -> Finding:
     if path.name.startswith(PRUNED):
-        who, remedy = "a prune", "the next prune or record here ends it"
+        who, remedy = "a prune", "the next prune --yes ends it"
     elif path.name.startswith(PROBE):
         who, remedy = "a command", "delete it"
     else:
@@ -171,7 +171,7 @@ def companions(path: Path, record: dict[str, Any]) -> Iterator[Finding]:
     folder = path.with_suffix("")
     named = {each["name"]: each["sha256"] for each in record.get("files") or []}
     for name, sha256 in named.items():
-        if unlike := _unlike_a_file(folder / name):
+        if unlike := unlike_a_file(folder / name):
             yield unlike
             continue
         try:
