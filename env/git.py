@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from env.errors import EnvError
 from env.probes import Answer, command
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -39,6 +40,24 @@ def commit_facts(project: Path = PROJECT, *, git: str = "git") -> dict[str, Any]
         "dirty": bool(changed.value.strip()) if changed.known else None,
         "reason": "" if changed.known else _plain(changed.reason),
     }
+
+
+def uncommitted(folder: Path, *, git: str = "git") -> list[str] | None:
+    """Files below a folder, from there, that git has otherwise than HEAD, staged or not; None outside a repository.
+
+    Raises EnvError where there is a repository that git does not answer for: what it holds is then not known.
+    """
+    held = any((above / ".git").exists() for above in (folder.absolute(), *folder.absolute().parents))
+    if not held:
+        return None
+    head = _git(folder, git, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+    asked = ("diff", "--name-only", "--no-ext-diff", "--no-renames", "--relative", "-z", "HEAD", "--", ".")
+    found = _git(folder, git, *(asked if head.known else ("ls-files", "-z", "--", ".")))
+    if not found.known:
+        raise EnvError(
+            f"git does not say what is committed ({_plain(found.reason)}); make git work there, or use a copy"
+        )
+    return [name for name in found.value.split("\0") if name]
 
 
 def source_sha256(project: Path = PROJECT) -> str | None:

@@ -84,7 +84,7 @@ def answer(argv: Sequence[str], args: argparse.Namespace) -> int:
         base = against.base_for(options)
     from fastrnns import session
 
-    run = session.run(options)
+    run = session.run(options, against=None if base is None else base["id"])
     show(run, options)
     return run.exit_code if base is None else verdict_on(base, run, options)
 

@@ -39,6 +39,8 @@ def profile(plan: Plan, args: argparse.Namespace, argv: Sequence[str]) -> int:
         run.hold(roofline=args.roofline)
         exit_code = INTERRUPTED if interrupts.requested else run.exit_code
         found = run.record(["fastrnns.profile", *argv], exit_code)
+        if base is not None:
+            found["details"]["against"] = base["id"]
         if archive is not None:
             _say(f"record: {keeping.write(archive, found, run.done, run.folder)}")
         show(found, run.done, base, args)

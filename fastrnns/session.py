@@ -98,11 +98,16 @@ class Side:
     outcome: Outcome = field(default_factory=lambda: Outcome({}))
 
 
-def run(options: BenchOptions, kind: str = "bench") -> Run:
-    """Do what the options ask for. What was measured is kept whatever happens after it."""
+def run(options: BenchOptions, kind: str = "bench", against: str | None = None) -> Run:
+    """Do what the options ask for. What was measured is kept whatever happens after it.
+
+    `against` is the id of the record that it will be compared with: the archive then keeps that one.
+    """
     from fastrnns.archive import record as records
 
     record = records.new(kind, options.argv, options.problem.as_dict(), options.recorded())
+    if against is not None:
+        record["details"] = {"against": against}
     return _run(options, [Side(record)])[0]
 
 

@@ -561,3 +561,32 @@ def test_the_documented_queries_run(archive, capsys):
         code, out, err = listed(archive, capsys, "query", sql, "--format", "csv")
         assert (code, err) == (0, "")
         assert len(out.splitlines()) > 1
+
+
+def benchmark(name, *words):
+    return subprocess.run(
+        [sys.executable, "-m", f"tests.benchmarks.{name}", *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_scale_gives_equal_answers_in_small(tmp_path):
+    few = ("--records", "40", "--files", "20", "--nodes", "10", "--hardware", "2", "--repeats", "1")
+    done = benchmark("archive_scale", *few, "--folder", str(tmp_path))
+    figures = json.loads(done.stdout.splitlines()[-1])
+    assert figures["million"]["records"] == 40
+    assert set(figures["queries"]) == {"builds", "odd", "night", "doubts", "course"}
+    assert all(figures["files"][name]["equal"] for name in ("list", "history"))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_two_indexers_of_which_one_is_killed_leave_what_a_rebuild_makes():
+    done = benchmark("index_storm", "--rounds", "4", "--json")
+    assert done.returncode == 0, done.stderr
+    counts = json.loads(done.stdout)
+    assert (counts["rounds"], counts["unlike_a_rebuild"], counts["torn"]) == (4, 0, 0)

@@ -62,11 +62,22 @@ def check_records(args: argparse.Namespace) -> int:
         if not path.exists():
             raise UsageError(f"there is no {path} to check; give a record's file or an archive's folder")
     report = checking.check(paths)
-    for finding in report.findings:
-        print(f"{finding.path}: {finding.text}", file=sys.stderr if finding.harmless else sys.stdout)
+    if args.json:
+        print(json.dumps(report.as_dict(), indent=1))
+    else:
+        for finding in report.findings:
+            print(f"{finding.path}: {finding}", file=sys.stderr if finding.harmless else sys.stdout)
     count = len(report.bad)
     print(f"archive: {report.records} records are whole, {count} findings", file=sys.stderr)
     return 1 if count else 0
+
+
+def prune_records(args: argparse.Namespace) -> int:
+    """List what a rule of retention would remove, and remove it when told to."""
+    from fastrnns.archive import prune
+
+    _archive(args)
+    return prune.run(args)
 
 
 def add_records(args: argparse.Namespace) -> int:
@@ -187,6 +198,21 @@ def parser() -> argparse.ArgumentParser:
     indexed(sub)
     sub = command("check", check_records, "find torn, edited, duplicated and foreign files")
     sub.add_argument("paths", nargs="*", metavar="PATH", help="archives or records (the archive)")
+    sub.add_argument("--json", action="store_true", help="as JSON: every file, its cause and what to do")
+    sub = command("prune", prune_records, "list old records that nothing refers to; --yes removes them")
+    sub.add_argument(
+        "--older-than", metavar="AGE", help="what began longer ago: a number with h, d or w, as 90d"
+    )
+    sub.add_argument(
+        "--keep", type=int, metavar="N", help="beyond the newest N of each machine, kind and command"
+    )
+    sub.add_argument(
+        "--protect", action="append", default=[], metavar="REF", help=f"{refs}; it stays. May be repeated"
+    )
+    sub.add_argument(
+        "--yes", action="store_true", help="remove what was listed; without it nothing is removed"
+    )
+    sub.add_argument("--json", action="store_true", help="as JSON: what goes, and why the rest stays")
     sub = command("add", add_records, "take a record from elsewhere, as one that could not be archived")
     sub.add_argument("paths", nargs="+", metavar="FILE")
     sub = command("export", export_record, "a record in another tool's format, to stdout")

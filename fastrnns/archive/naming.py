@@ -13,6 +13,8 @@ SLUG_LIMIT = 40
 NOISE = re.compile(r"\((?:r|tm|c)\)|\b(?:cpu|processor|corporation|inc)\b|@.*$|\b\d+-core\b", re.IGNORECASE)
 FILE_NAME = re.compile(r"^(\d{8}T\d{6}Z)-([a-z][a-z-]*)-([0-9a-f]{12})\.json$")
 HIDDEN = ".record-"  # of a file that is being written: `*.json` finds none of these
+PRUNED = ".pruned-"  # of a record that is being removed, until its files are gone as well
+PROBE = ".writable-"  # of a file that shows whether the archive can be written
 LOCK = ".lock"
 COUNTER = ".sequence"
 

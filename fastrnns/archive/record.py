@@ -42,7 +42,11 @@ RESULT_PATH = re.compile(r"^results\[(\d+)\]\.")
 
 
 class RecordError(HarnessError):
-    """A record that is not one: torn, edited, of another version, or against the schema."""
+    """A record that is not one; `cause` is torn, edited, another-version or not-as-schema."""
+
+    def __init__(self, message: str, cause: str = "not-as-schema") -> None:
+        super().__init__(message)
+        self.cause = cause
 
 
 def new(
@@ -109,14 +113,17 @@ def parse(data: bytes, name: str = "the record") -> dict[str, Any]:
     try:
         found = loads(data)
     except NotStrictError as error:
-        raise RecordError(f"{name} is damaged ({error}); take it out of the archive or restore it") from None
+        raise RecordError(
+            f"{name} is damaged ({error}); take it out of the archive or restore it", "torn"
+        ) from None
     try:
         validate(found)
     except RecordError as error:
-        raise RecordError(f"{name}: {error}") from None
+        raise RecordError(f"{name}: {error}", error.cause) from None
     if found["sha256"] != content_hash(found):
         raise RecordError(
-            f"{name} was edited: its content does not match its sha256; restore the original file"
+            f"{name} was edited: its content does not match its sha256; restore the original file",
+            "edited",
         )
     return dict(found)
 
@@ -132,7 +139,8 @@ def validate(record: Any) -> None:
         age = "newer" if version > SCHEMA else "older"
         remedy = "update this program" if version > SCHEMA else "read it with the program that wrote it"
         raise RecordError(
-            f"written in a {age} format (schema {version}, this program reads {SCHEMA}); {remedy}"
+            f"written in a {age} format (schema {version}, this program reads {SCHEMA}); {remedy}",
+            "another-version",
         )
     thin, problem = _thin(record, "")
     if problem:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fastrnns.archive import durable, record
-from fastrnns.archive.naming import COUNTER, FILE_NAME, LOCK, file_name, machine_folder
+from fastrnns.archive.naming import COUNTER, FILE_NAME, LOCK, PROBE, file_name, machine_folder
 from fastrnns.archive.strict import dumps
 from fastrnns.errors import HarnessError, UsageError
 
@@ -132,7 +132,7 @@ class Archive:
         """Refuse, before anything is measured, an archive that could not take the record."""
         try:
             durable.make_folder(self.folder)
-            probe = self.folder / f".writable-{os.getpid()}-{secrets.token_hex(4)}"
+            probe = self.folder / f"{PROBE}{os.getpid()}-{secrets.token_hex(4)}"
             durable.write_new(probe, b"x" * 4096)
             probe.unlink()
         except OSError as error:
@@ -161,7 +161,7 @@ class Archive:
         with durable.locked(folder) as alone:
             if alone:
                 durable.clear_leftovers(folder)
-            count, last = _counted(folder)
+            number, last = counted(folder)
             ready["sequence"] = last + 1
             while True:
                 path = folder / file_name(ready)
@@ -173,7 +173,7 @@ class Archive:
                     continue
                 break
             if alone:
-                _count(folder, count + 1, ready["sequence"])
+                count(folder, number + 1, ready["sequence"])
         return path
 
     def _rescued(self, found: Mapping[str, Any], error: OSError) -> ArchiveError:
@@ -252,7 +252,7 @@ def in_order(entries: Sequence[Entry]) -> list[Entry]:
     return [item[-1] for item in sorted(ordered, key=lambda item: item[:4])]
 
 
-def _counted(folder: Path) -> tuple[int, int]:
+def counted(folder: Path) -> tuple[int, int]:
     """How many records a machine's folder holds, and the last sequence number given there.
 
     The counter beside them is trusted only while it agrees with the number of files: records come and go by
@@ -260,9 +260,9 @@ def _counted(folder: Path) -> tuple[int, int]:
     """
     names = [path for path in folder.glob("*.json") if not path.name.startswith(".")]
     try:
-        count, last = json.loads((folder / COUNTER).read_text(encoding="ascii"))
-        if count == len(names):
-            return int(count), int(last)
+        number, last = json.loads((folder / COUNTER).read_text(encoding="ascii"))
+        if number == len(names):
+            return int(number), int(last)
     except (OSError, ValueError, TypeError):
         pass
     last = len(names) if names else 0
@@ -274,11 +274,11 @@ def _counted(folder: Path) -> tuple[int, int]:
     return len(names), last
 
 
-def _count(folder: Path, count: int, last: int) -> None:
+def count(folder: Path, number: int, last: int) -> None:
     """Note the count; a torn or missing note only costs the next writer a look at the files."""
     path = folder / COUNTER
     try:
-        path.write_text(json.dumps([count, last]), encoding="ascii")
+        path.write_text(json.dumps([number, last]), encoding="ascii")
         durable.give_to_caller(path)
     except OSError:
         path.unlink(missing_ok=True)

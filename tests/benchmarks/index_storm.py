@@ -71,6 +71,7 @@ def storm(archive: Path, rounds: int, seed: int) -> dict[str, int]:
         typical_s = time.monotonic() - begun
         os.close(ready)
         counts["rounds"] += 1
+        print(f"index_storm: round {number + 1} of {rounds}", end="\r", file=sys.stderr, flush=True)
         for name, count in answered(lambda: judged(archive, place)).items():
             counts[name] = counts[name] + count if name != "records_at_the_end" else count
     return counts
