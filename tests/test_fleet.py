@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import os
 import random
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from records import bench, fingerprint, phase, result
 
 from env.errors import UsageError as EnvUsageError
 from fastrnns.archive.store import Archive
-from fastrnns.errors import HarnessError, UsageError
+from fastrnns.errors import HarnessError, MachineError, UsageError
 from fastrnns.fleet import __main__ as command
 from fastrnns.fleet import drive, executor, flags, gather, job, odd, progress, slurm, table
 from fastrnns.fleet.drive import Drive, Rules, Seat
@@ -600,3 +601,15 @@ def test_the_live_display_shows_what_each_node_does(seats, tmp_path):
     Console(file=stream, width=120).print(drawn)
     assert "secret-host-1" in stream.getvalue()
     assert "process 1 of 5: aten" in stream.getvalue()
+
+
+def test_a_slurm_that_does_not_answer_is_said_with_what_to_do(tmp_path, monkeypatch):
+    for name in ("sinfo", "sbatch"):
+        tool = tmp_path / name
+        tool.write_text("#!/bin/sh\necho 'sinfo: error: Unable to contact slurm controller' >&2\nexit 1\n")
+        tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(
+        MachineError, match=r"Slurm does not answer \(Unable to contact slurm controller\); .*--local"
+    ):
+        slurm.hosts()

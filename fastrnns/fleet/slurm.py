@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fastrnns.errors import HarnessError, UsageError
+from fastrnns.errors import HarnessError, MachineError, UsageError
 from fastrnns.fleet.task import ENDED, PENDING, RUNNING, State
 
 ANSWER_SECONDS = 60.0  # a busy controller takes seconds; a minute is one that does not answer
@@ -55,8 +55,13 @@ def present() -> bool:
 
 
 def hosts() -> dict[str, Host]:
-    """Every node of the cluster by name, in sinfo's order."""
-    return read_hosts(_ask("sinfo", "--noheader", "--all", "--Node", "--format=%N|%R|%T|%G|%E"))
+    """Every node of the cluster by name, in sinfo's order; raises MachineError where no cluster answers."""
+    try:
+        return read_hosts(_ask("sinfo", "--noheader", "--all", "--Node", "--format=%N|%R|%T|%G|%E"))
+    except HarnessError as error:
+        raise MachineError(
+            f"Slurm does not answer ({error}); see that its controller runs (scontrol ping), or measure here with --local"
+        ) from None
 
 
 def read_hosts(text: str) -> dict[str, Host]:
