@@ -86,6 +86,7 @@ def test_a_record_is_judged_against_and_what_could_not_be_compared_is_refused_be
     assert again.returncode in {0, 1}, again.stderr
     base, new = (entry.record for entry in Archive(tmp_path).list())
     assert f"{new['id']} against {base['id']}: " in again.stderr
+    assert new["details"] == {"against": base["id"]}
     for words, said in (
         (["--hiddenSize", "9"], "problem.hidden_size (8 / 9)"),
         (["--cache", "cold"], "cache (warm / cold)"),

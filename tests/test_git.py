@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from env import git
+from env.errors import EnvError
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -97,6 +98,31 @@ def test_case_E6_under_sudo_the_answer_is_that_of_the_owner(repository):
             folder.chmod(0o755)
     facts = git.commit_facts(repository)
     assert facts["commit"] or "another user" not in facts["reason"]
+
+
+def test_what_is_not_committed_is_named_from_the_folder_that_is_asked(repository):
+    folder = repository / "env"
+    assert git.uncommitted(folder) == []
+    (folder / "new.py").write_text("new\n")
+    assert git.uncommitted(folder) == []  # git does not have it
+    run(repository, "add", ".")
+    (folder / "git.py").write_text("changed\n")
+    (repository / "above.py").write_text("x\n")
+    run(repository, "add", "above.py")
+    assert git.uncommitted(folder) == ["git.py", "new.py"]
+
+
+def test_of_a_repository_without_a_commit_nothing_is_committed(tmp_path):
+    run(tmp_path, "init", "-q")
+    (tmp_path / "x").write_text("x")
+    run(tmp_path, "add", "x")
+    assert git.uncommitted(tmp_path) == ["x"]
+
+
+def test_outside_a_repository_there_is_no_answer_and_without_git_inside_one_an_error(repository, tmp_path):
+    assert git.uncommitted(tmp_path) is None
+    with pytest.raises(EnvError, match="not installed"):
+        git.uncommitted(repository, git="/no/such/git")
 
 
 def test_case_F4_the_source_hash_follows_the_code_and_not_its_place(tmp_path):

@@ -423,6 +423,12 @@ def test_records_of_one_series_have_one_key_and_only_they():
     same = bench("cudnn", options={"device": "cuda:1", "products": {"a": 1}, "cache": "warm", "seed": 3})
     assert comparable.refusals(one, same) == []
     assert comparable.series_key(one) == comparable.series_key(same)
+    keys = comparable.SeriesKeys()
+    shared = {**same, "id": "0" * 12, "fingerprint": fingerprint("f" * 16)}
+    assert [keys.of(each) for each in (one, same, shared)] == [
+        *map(comparable.series_key, (one, same, shared))
+    ]
+    assert keys.of(shared) != keys.of(same)
     for options in (
         {"device": "cpu"},
         {"device": "cuda", "products": {"a": 2}},

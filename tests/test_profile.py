@@ -8,6 +8,7 @@ import pytest
 
 from fastrnns import profile
 from fastrnns.archive import record
+from fastrnns.archive.store import Archive
 from fastrnns.profiling import files
 
 SMALL = ["--seqLength", "4", "--inputSize", "8", "--hiddenSize", "8", "--miniBatch", "2", "--device", "cpu"]
@@ -69,11 +70,13 @@ def test_each_phase_of_a_profile_has_its_numbers(profiled):
     assert "differentiated by the JIT" in jit["profile"]["jit"] or "fused" in jit["profile"]["jit"]
 
 
-def test_an_earlier_profile_is_compared_with(profiled):
+def test_an_earlier_profile_is_compared_with(profiled, tmp_path):
     _, path, found = profiled
-    done = run(*SMALL, "--rnns", "cudnn", "--nloops", "1", "--env", "ignore", "--against", str(path))
+    words = [*SMALL, "--rnns", "cudnn", "--nloops", "1", "--env", "ignore", "--archive", str(tmp_path)]
+    done = run(*words, "--against", str(path))
     assert done.returncode == 0, done.stderr
     assert f"against {found['id']}:" in done.stdout
+    assert Archive(tmp_path).list("profile")[0].record["details"]["against"] == found["id"]
     assert "cudnn forward: " in done.stdout
 
 

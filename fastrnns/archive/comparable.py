@@ -123,12 +123,33 @@ def refusals(base: Record, new: Record, *, within_machine: bool = False) -> list
 
 def series_key(record: Record) -> Hashable:
     """Equal for any two records between which `refusals` finds nothing; what else can part them, `joins` says."""
+    return hardware_id(record), _setting_key(record)
+
+
+class SeriesKeys:
+    """The series keys of many records; the options and problem that records share as objects are frozen once."""
+
+    def __init__(self) -> None:
+        """Know none yet."""
+        self._known: dict[
+            tuple[int, int], tuple[Any, Any, Hashable]
+        ] = {}  # holds the objects: an id is used once
+
+    def of(self, record: Record) -> Hashable:
+        """As `series_key`."""
+        options, problem = record.get("options"), record.get("problem")
+        place = (id(options), id(problem))
+        if place not in self._known:
+            self._known[place] = (options, problem, _setting_key(record))
+        return hardware_id(record), self._known[place][-1]
+
+
+def _setting_key(record: Record) -> Hashable:
     options = record.get("options") or {}
     return (
-        hardware_id(record),
         device_kind(record),
         _frozen(record.get("problem") or {}),
-        *(_frozen(options.get(key, UNRECORDED.get(key))) for key in OPTIONS),
+        *[_frozen(options.get(key, UNRECORDED.get(key))) for key in OPTIONS],
     )
 
 
@@ -139,7 +160,7 @@ def joins(base: Record, new: Record) -> bool:
 
 def _frozen(value: Any) -> Hashable:
     """A JSON value as `leaf_differences` sees it: a key without a value is no key."""
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return frozenset((key, _frozen(item)) for key, item in value.items() if item is not None)
     return tuple(map(_frozen, value)) if isinstance(value, list) else cast(Hashable, value)
 

@@ -58,13 +58,14 @@ class Series:
 def history(records: Iterable[Record], model: str, margin: float = MARGIN) -> list[Series]:
     """All series of a model, oldest record first in `records`."""
     groups: list[list[Record]] = []
+    keys = comparable.SeriesKeys()
     alike: dict[Hashable, list[list[Record]]] = {}  # only those of one series key can be of one series
     for record in records:
         if record.get("kind") not in KINDS or _result(record, model) is None:
             continue
         if (record.get("verdict") or {}).get("status") == "invalid":
             continue
-        candidates = alike.setdefault(comparable.series_key(record), [])
+        candidates = alike.setdefault(keys.of(record), [])
         for group in candidates:
             if comparable.joins(group[0], record):
                 group.append(record)

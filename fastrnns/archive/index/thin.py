@@ -6,7 +6,9 @@ through the same code as records that were read from their files.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import gc
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -38,6 +40,23 @@ def overview(archive: store.Archive) -> store.Survey:
 
 def survey(archive: store.Archive, place: Place, model: str | None = None) -> store.Survey:
     """As `Archive.survey`, with thin records: for `list`, or for the history of a model."""
+    with _everything_kept():
+        return _survey(archive, place, model)
+
+
+@contextlib.contextmanager
+def _everything_kept() -> Iterator[None]:
+    """Without the collector: of the objects that are made here none is garbage, and it would walk them all again."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def _survey(archive: store.Archive, place: Place, model: str | None) -> store.Survey:
     entries: list[tuple[str, str, store.Entry]] = []
     damaged: list[tuple[Path, str]] = []
     for key, seen in build.scan(archive.folder).items():
