@@ -60,7 +60,7 @@ def hosts() -> dict[str, Host]:
         return read_hosts(_ask("sinfo", "--noheader", "--all", "--Node", "--format=%N|%R|%T|%G|%E"))
     except HarnessError as error:
         raise MachineError(
-            f"Slurm does not answer ({error}); see that its controller runs (scontrol ping), or measure here with --local"
+            f"Slurm does not answer ({error}); see that its controller runs (scontrol ping), or measure here: --local"
         ) from None
 
 
