@@ -230,7 +230,7 @@ def stamp(stamps: Path, need: str) -> str | None:
 
 def works(interpreter: Path) -> bool:
     """Whether an interpreter with pip stands there (an installation may have been interrupted)."""
-    probe = [interpreter, "-m", "pip", "--version"]
+    probe = [str(interpreter), "-m", "pip", "--version"]
     with contextlib.suppress(OSError):
         return subprocess.run(probe, capture_output=True, check=False).returncode == 0
     return False
