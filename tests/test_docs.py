@@ -36,9 +36,8 @@ def test_every_command_of_the_tutorial_runs_in_its_order(tmp_path):
         expected = {0}
         if "--against" in words or "fastrnns.compare" in words:
             expected |= {1}  # a busy machine may look slower,
-            expected |= (
-                {3} if "the watch saw" in done.stdout + done.stderr else set()
-            )  # or be no machine to compare on
+            if done.returncode == 3 and "the watch saw" in done.stdout + done.stderr:
+                pytest.skip(f"this machine is too busy to compare on: {done.stderr.strip()}")
         assert done.returncode in expected, f"{command}\n{done.stderr}"
         assert "Traceback" not in done.stderr
     assert (tmp_path / "first.html").stat().st_size > 10_000
