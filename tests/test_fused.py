@@ -76,3 +76,58 @@ def test_the_fused_lstm_agrees_with_float64_in_outputs_states_and_gradients(case
         capture_output=True, text=True, timeout=250,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+OTHERS = """
+import torch
+from torch import nn
+from fastrnns.fused.lstm import FusedLSTM
+
+torch.manual_seed(0)
+lstm = nn.LSTM(3, 4)
+fused = FusedLSTM.from_lstm(lstm)
+assert [a is b for a, b in zip(lstm.parameters(), fused.parameters(), strict=True)] == [True] * 4
+x = torch.randn(2, 2, 3, requires_grad=True)
+(first,) = torch.autograd.grad(fused(x)[0].square().sum(), x, create_graph=True)
+try:
+    first.sum().backward()
+except RuntimeError as error:
+    assert "once_differentiable" in str(error), error
+else:
+    raise AssertionError("a second derivative was made up")
+with torch.autocast("cpu", dtype=torch.bfloat16):
+    try:  # nn.LSTM itself runs or refuses, as it does without us
+        fused(x)
+    except RuntimeError:
+        pass
+assert fused.backend == "fallback: autocast is not fused"
+wide = FusedLSTM(3, 132 * 16 + 1)
+assert "2113" in wide.backend_for(x, 2)
+both = FusedLSTM(3, 4, bidirectional=True)
+assert both(x)[0].shape == (2, 2, 8)
+assert both.backend == "fallback: bidirectional layers are not fused"
+for wrong in (torch.randn(2, 2, 5), ):
+    try:
+        fused(wrong)
+    except RuntimeError as error:
+        assert "Expected 3, got 5" in str(error)
+    else:
+        raise AssertionError("a wrong input was taken")
+try:
+    fused(x, (torch.randn(1, 3, 4), torch.randn(1, 2, 4)))
+except RuntimeError as error:
+    assert "hidden[0]" in str(error)
+else:
+    raise AssertionError("a wrong state was taken")
+first = FusedLSTM(3, 4, batch_first=True)
+assert torch.allclose(first(x.transpose(0, 1))[0], nn.LSTM.forward(first, x.transpose(0, 1))[0], atol=1e-5)
+"""
+
+
+def test_what_is_not_fused_falls_back_by_name_and_what_is_wrong_is_refused() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", OTHERS],
+        cwd=ROOT, env={**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, timeout=250,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import PackedSequence
 
 from fastrnns.fused import launch, products
@@ -48,6 +49,7 @@ class _Layer(torch.autograd.Function):
         return (y.view(*x.shape[:-1], -1) if x.dim() == 3 else y), h_n, c_n
 
     @staticmethod
+    @once_differentiable  # a second derivative is refused, not wrong
     def backward(ctx: Any, dy: Tensor | None, dh_n: Tensor | None, dc_n: Tensor | None) -> Any:
         rows, w_ih, w_hh, c0, gates, cells, h_prev = ctx.saved_tensors
         steps, layer, shape = ctx.how
@@ -166,6 +168,8 @@ class FusedLSTM(nn.LSTM):
             planned = self._plan(rows, int(input.batch_sizes[0]), True)
         elif input.dim() != 3 or 0 in input.shape:  # (steps, batch, features)
             planned = "inputs without a batch, or empty ones, are not fused"
+        elif torch.is_autocast_enabled(input.device.type):
+            planned = "autocast is not fused"
         else:
             planned = self._plan(input, input.shape[0 if self.batch_first else 1], False)
         if isinstance(planned, str):
