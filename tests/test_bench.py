@@ -195,7 +195,7 @@ def test_a_worker_that_is_killed_is_a_failed_model_and_the_rest_is_measured(tmp_
 
 
 def test_upstream_fault_4_a_model_that_raises_is_null_in_the_json_and_the_exit_code_is_1(monkeypatch, capsys):
-    def fake(options):
+    def fake(options, against=None):
         ok = {"median": 1.0, "ci95": None, "mean": 1.5, "std": None, "min": 1.0, "n": 1, "samples": [[1.5]]}
         row = {"group": "rnns", "family": "lstm", "notes": [], "backend": None, "details": {"marks": []}}
         results = [
