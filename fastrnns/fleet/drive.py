@@ -218,8 +218,8 @@ class Drive:
         for fault in faults:
             self.display.said(f"{seat.node.name}: {fault}")
         if seat.status == "failed" and self._may_retry(seat):
-            left = self.rules.retries - len(seat.attempts) + 1
-            self.display.said(f"{seat.node.name}: {seat.reason}; trying again ({left} left)")
+            again = f"trying again, {len(seat.attempts)} of {self.rules.retries}"
+            self.display.said(f"{seat.node.name}: {seat.reason}; {again}")
             seat.status = "waiting"
         elif seat.reason:
             self.display.said(f"{seat.node.name}: {seat.reason}")
