@@ -103,7 +103,8 @@ def odd(cluster: slurm.Cluster, folder: Path, args: argparse.Namespace) -> dict[
     for each in readings:
         print(
             f"node {each['node']} {each['model']} {each['phase']}: {each['median_ms']:.4g} ms,"
-            f" {each['ratio']:.3f} of the median, z {each['z']:+.1f}, p {each['p']:.2g}{' odd' * each['odd']}",
+            f" {each['ratio']:.3f} of the median, {shown('z', each['z'])}, {shown('p', each['p'])}"
+            f"{' odd' * each['odd']}",
             flush=True,
         )
     slow = [each["ratio"] for each in readings if each["node"] == 2]
@@ -112,8 +113,14 @@ def odd(cluster: slurm.Cluster, folder: Path, args: argparse.Namespace) -> dict[
         "planted": 2,
         "odd": named,
         "slow_node_ratios": [round(ratio, 3) for ratio in slow],
+        "notes": [note for group in answer["groups"] for note in group["notes"]],
         "held": code == 0 and named == [2],
     }
+
+
+def shown(name: str, value: float | None) -> str:
+    """A figure that two nodes, or too few processes, have not."""
+    return f"no {name}" if value is None else f"{name} {value:.2g}"
 
 
 def parallel(args: argparse.Namespace) -> list[str]:
