@@ -169,11 +169,7 @@ def files(
         raise SystemExit(f"the index made from objects is not that of the files: {again}")
     reread = from_files(archive, place)
     scanned = timed(lambda: build.scan(folder))[1]
-    survey, survey_s = timed(archive.survey)
-    by_file = {"list": timed(lambda: listing.table(survey.entries))}
-    by_file["history"] = timed(
-        lambda: history.text(history.history((e.record for e in survey.entries), MODEL))
-    )
+    survey_s, by_file = answers_from_files(archive)
     print(f"  all files read and checked in {survey_s:.0f} s", flush=True)
     by_index = {
         "list": timed(lambda: listing.table(thin.survey(archive, place).entries)),
@@ -195,6 +191,15 @@ def files(
             f"  {name:8} files {whole:.0f} s, index {seconds:.2f} s: {whole / seconds:.0f} times, equal: {found[name]['equal']}"
         )
     return found
+
+
+def answers_from_files(archive: store.Archive) -> tuple[float, dict[str, tuple[str, float]]]:
+    """The seconds of reading every file, and list and history with their own; the records, gigabytes, end with this."""
+    survey, seconds = timed(archive.survey)
+    return seconds, {
+        "list": timed(lambda: listing.table(survey.entries)),
+        "history": timed(lambda: history.text(history.history((e.record for e in survey.entries), MODEL))),
+    }
 
 
 def from_files(archive: store.Archive, place: places.Folder) -> int:
