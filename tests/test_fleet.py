@@ -531,6 +531,14 @@ def test_the_software_in_which_a_node_differs_is_named():
 # The answer.
 
 
+def test_an_invalid_record_is_judged_by_nothing_and_named_with_its_reason(seats):
+    seats[3].whole.record["verdict"] = {"status": "invalid", "reasons": ["the watch saw a stranger"]}
+    text = shown(seats, hosts=False)
+    assert "not judged: node 4" in text
+    assert "the watch saw a stranger" in text
+    assert "3 of 5 nodes" in text
+
+
 @pytest.fixture
 def seats(tmp_path):
     """Three nodes with records, one slow, and one without."""

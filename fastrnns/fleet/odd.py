@@ -64,9 +64,14 @@ class Group:
 
 
 def groups(records: Mapping[int, Record]) -> list[Group]:
-    """The nodes by what may be compared, each group judged; `records` holds the one of each node, by its number."""
+    """The nodes by what may be compared, each group judged; `records` holds the one of each node, by its number.
+
+    A record that is invalid is in no group: it says nothing of its node's speed.
+    """
     sorted_out: list[list[int]] = []
     for number, record in records.items():
+        if record["verdict"]["status"] == "invalid":
+            continue
         mates = next(
             (mates for mates in sorted_out if not comparable.refusals(records[mates[0]], record)), None
         )

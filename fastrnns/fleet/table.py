@@ -65,6 +65,12 @@ def show(seats: Sequence[Seat], groups: Sequence[Group], stream: IO[str], *, hos
         console.print(made)
         for line in _sentences(group, by_number, hosts=hosts):
             console.print(Text(line), soft_wrap=True)
+    judged = {node for group in groups for node in group.nodes}
+    for seat in seats:
+        if seat.whole is not None and seat.node.number not in judged:
+            why = "; ".join(seat.whole.record["verdict"]["reasons"])
+            line = f"not judged: {named(seat, hosts=hosts)}: record {seat.whole.id} is invalid: {why}"
+            console.print(Text(line), soft_wrap=True)
     without = [named(seat, hosts=hosts) for seat in seats if seat.whole is None]
     if without:
         more = f" and {len(without) - SHOWN} more" if len(without) > SHOWN else ""
