@@ -134,13 +134,65 @@ def test_a_model_wins_only_where_it_is_faster_beyond_doubt() -> None:
     assert found[0].ratio == pytest.approx(2.0, rel=1e-6)
     assert found[0].ci95 is not None
     assert found[0].ci95[0] < 2.0 < found[0].ci95[1]
-    assert "fused: fastest at 1 of 4 forward" in winners.summary(found)
 
 
-def test_failed_results_win_nothing_and_nothing_timed_is_nothing_said() -> None:
-    failed = records.result("cudnn[hidden_size=8]", status="failed", error="no", forward=None, backward=None)
-    assert winners.cells([failed]) == ()
-    assert present.text([failed]) == ""
+def test_a_lead_inside_the_margin_is_a_tie_however_sure_it_is() -> None:
+    steady = [1.0, 1.0001, 0.9999, 1.0, 1.0001]
+    close = [value * 1.005 for value in steady]
+    (cell,) = winners.cells([series("cudnn", 8, steady), series("fused", 8, close)])
+    assert cell.verdict == winners.TIE
+    assert cell.ci95 is not None
+    assert cell.ci95[0] > 1
+    (cell,) = winners.cells([series("cudnn", 8, steady), series("fused", 8, close)], margin=0.001)
+    assert cell.verdict == winners.FASTEST
+
+
+def test_the_fastest_is_ahead_of_every_rival_not_of_the_next_alone() -> None:
+    noisy = series("jit", 8, [0.6, 3.0, 1.3, 4.0, 0.8])
+    near = series("aten", 8, [value * 1.1 for value in STEADY])
+    (cell,) = winners.cells([series("cudnn", 8, STEADY), near])
+    assert (cell.verdict, cell.next_model) == (winners.FASTEST, "aten")
+    (cell,) = winners.cells([series("cudnn", 8, STEADY), near, noisy])
+    assert (cell.verdict, cell.next_model) == (winners.TIE, "jit")
+    late = series("jit", 8, [9.0])  # its budget allowed one process: behind by its median alone
+    assert winners.cells([series("cudnn", 8, STEADY), near, late])[0].verdict == winners.FASTEST
+
+
+def test_a_model_of_another_family_does_other_work_and_is_no_rival() -> None:
+    other = series("gru", 8, [value / 2 for value in STEADY]) | {"family": "gru"}
+    found = winners.cells([series("cudnn", 8, STEADY), other])
+    assert [(cell.family, cell.model, cell.verdict) for cell in found] == [
+        ("lstm", "cudnn", winners.ALONE),
+        ("gru", "gru", winners.ALONE),
+    ]
+    assert [name for name, _ in present.named(found)] == ["hidden_size=8 lstm", "hidden_size=8 gru"]
+
+
+def test_each_model_has_a_sentence_that_says_where_it_wins_loses_and_failed() -> None:
+    half = [value / 2 for value in STEADY]
+    results = [
+        series("cudnn", 8, STEADY), series("fused", 8, half), series("py", 8, [9.0] * 5),
+        series("cudnn", 16, half), series("fused", 16, STEADY), series("py", 16, [9.0] * 5),
+        series("cudnn", 32, STEADY), failed("fused", 32), series("py", 32, [9.0] * 5),
+    ]  # fmt: skip
+    assert winners.summary(winners.cells(results), results) == (
+        "cudnn: fastest at 2 of 3 forward; loses at hidden_size=8 (forward)",
+        "fused: fastest at 1 of 2 forward; loses at hidden_size=16 (forward); failed at hidden_size=32",
+        "py: fastest at 0 of 3 forward; loses everywhere",
+    )
+    assert "out of memory" not in present.text(results)  # the table of results says it
+
+
+def failed(model: str, size: int) -> dict:
+    """A result of a model that ran out of memory."""
+    return records.result(
+        f"{model}[hidden_size={size}]", status="failed", error="out of memory", forward=None, backward=None
+    )
+
+
+def test_failed_results_win_nothing() -> None:
+    assert winners.cells([failed("cudnn", 8)]) == ()
+    assert present.text([failed("cudnn", 8)]) == "cudnn: not timed anywhere; failed at hidden_size=8"
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastrnns import sweep
 from fastrnns.archive import winners
+from fastrnns.archive.compare import MARGIN as LEAST
 from fastrnns.archive.winners import Cell as Winner
 from fastrnns.present import winners as present
 from fastrnns.report.page import Line, Picture, Section, Table, cells
@@ -25,21 +26,26 @@ def section(record: Mapping[str, Any]) -> Section | None:
     found = winners.cells(record["results"])
     if not found:
         return None
-    said = " ".join(f"{sentence}." for sentence in winners.summary(found))
-    lines = tuple(Line(cells(*present.line(cell)), cell.model, phase=cell.phase) for cell in found)
+    said = " ".join(f"{sentence}." for sentence in winners.summary(found, record["results"]))
+    lines = tuple(
+        Line(cells(*present.line(row)), row[1].model, phase=row[1].phase) for row in present.named(found)
+    )
     caption = (
-        f"A model is the fastest where its difference from the next is beyond doubt; else it is a tie. {said}"
+        f"A model is the fastest where it is more than {LEAST:.0%} ahead of every other beyond doubt; else it"
+        f" is a tie. {said}"
     )
     table = Table("winners", caption, COLUMNS, lines)
-    pictures = tuple(
-        picture for phase in dict.fromkeys(cell.phase for cell in found) if (picture := _map(found, phase))
-    )
+    maps = dict.fromkeys((cell.phase, cell.family) for cell in found)
+    pictures = tuple(picture for phase, family in maps if (picture := _map(found, phase, family)))
     return Section("winners", "Where each model wins", tables=(table,), pictures=pictures)
 
 
-def _map(found: Sequence[Winner], phase: str) -> Picture | None:
+def _map(found: Sequence[Winner], phase: str, family: str | None) -> Picture | None:
     """A map over the first two sizes that take several values each on their own."""
-    here = [(sweep.sizes_of(cell.point), cell) for cell in found if cell.phase == phase]
+    here = [
+        (sweep.sizes_of(cell.point), cell) for cell in found if (cell.phase, cell.family) == (phase, family)
+    ]
+    several = family is not None and len({cell.family for cell in found}) > 1
     names = [name for name in here[0][0] if len({sizes[name] for sizes, _ in here}) > 1]
     across = names[:1]
     down = [name for name in names[1:] if _free(name, across[0], here)][:1] if across else []
@@ -49,10 +55,9 @@ def _map(found: Sequence[Winner], phase: str) -> Picture | None:
     words = "; ".join(
         f"{cell.point}: {cell.model}{' (tie)' if cell.verdict == winners.TIE else ''}" for _, cell in here
     )
-    title = f"Fastest model, {phase.replace('_', ' ')}"
-    return Picture(
-        f"winners-{phase}", title, f"{title}. {words}", lambda: _draw(here, across, down, values), phase=phase
-    )
+    title = f"Fastest model, {phase.replace('_', ' ')}" + (f", {family}" if several else "")
+    name = f"winners-{phase}" + (f"-{family}" if several else "")
+    return Picture(name, title, f"{title}. {words}", lambda: _draw(here, across, down, values), phase=phase)
 
 
 def _free(name: str, other: str, here: Sequence[tuple[Mapping[str, int], Winner]]) -> bool:
