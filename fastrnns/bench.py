@@ -75,6 +75,11 @@ def answer(argv: Sequence[str], args: argparse.Namespace) -> int:
         table.models(sys.stdout)
         return 0
     options = command_line.bench_options(argv, args)
+    if options.sweep:
+        from fastrnns import sweep
+
+        plan = options.plan
+        say(sweep.announcement(options.models, plan.budget_s, counted=plan.nloops is not None))
     if options.ab is not None:
         return answer_pair(options)
     base = None

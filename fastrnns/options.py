@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fastrnns import device as devices
-from fastrnns import runner, sizes, sweep
+from fastrnns import memory, runner, sizes, sweep
 from fastrnns.errors import UsageError
 from fastrnns.machine_flags import MachineFlags, add_machine_flags, machine_from
 from fastrnns.measure import plan as planning
@@ -251,6 +251,8 @@ def bench_options(argv: Sequence[str], args: argparse.Namespace, *, elsewhere: b
     dtype, tf32 = dtype_from(args, device.type)
     axes = sweep.axes_from(args.sweep or ())
     models, unsupported = swept(chosen, named, problem, axes, device.type, dtype)
+    if axes and not elsewhere:
+        memory.foresee(sweep.points_of(problem, axes), dtype, device)
     machine = machine_from(args, device.type, elsewhere=elsewhere)
     check_archive(args.archive)
     return BenchOptions(

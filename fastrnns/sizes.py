@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from fastrnns.errors import UsageError
 
 LARGEST_SIZE = 1_000_000  # no single size of a real problem is larger
+BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}  # of one number
 LARGEST_BYTES = 2**40  # gates and states of every step in fp32: past this nothing can hold the problem
 
 
@@ -73,9 +74,17 @@ def check(problem: Problem) -> None:
             raise UsageError(f"{flag(name)} is {size}; it must be at least 1")
         if size > LARGEST_SIZE:
             raise UsageError(f"{flag(name)} is {size}; the largest size that can be run is {LARGEST_SIZE}")
-    weights = problem.num_layers * 4 * problem.hidden_size * (problem.input_size + problem.hidden_size)
-    steps = problem.seq_length * problem.mini_batch
-    activations = steps * (problem.input_size + 6 * problem.num_layers * problem.hidden_size)
-    if 4 * (weights + activations) > LARGEST_BYTES:
-        gigabytes = 4 * (weights + activations) // 2**30
+    if 4 * elements(problem) > LARGEST_BYTES:
+        gigabytes = 4 * elements(problem) // 2**30
         raise UsageError(f"the problem needs about {gigabytes} GiB in fp32; choose smaller sizes")
+
+
+def elements(problem: Problem) -> int:
+    """Numbers that a training step of an LSTM holds at least: weights and gradients, gates and states of every step.
+
+    The first layer reads I features and each further one H; 4 gates, a cell and an output a step and layer.
+    """
+    hidden, layers = problem.hidden_size, problem.num_layers
+    weights = 4 * hidden * (problem.input_size + hidden + (layers - 1) * 2 * hidden)
+    steps = problem.seq_length * problem.mini_batch
+    return 2 * weights + steps * (problem.input_size + 6 * layers * hidden)

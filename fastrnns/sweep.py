@@ -48,6 +48,25 @@ def parts(name: str) -> tuple[str, str]:
     return model, label.removesuffix("]")
 
 
+def told(names: Sequence[str]) -> list[str]:
+    """Series in few words: each model once, and at how many points where it is at several."""
+    points: dict[str, int] = {}
+    for name in names:
+        points[parts(name)[0]] = points.get(parts(name)[0], 0) + bool(parts(name)[1])
+    return [model if not count else f"{model}[{count} points]" for model, count in points.items()]
+
+
+def announcement(models: Sequence[str], budget_s: float, *, counted: bool) -> str:
+    """What a sweep is about to do, and how long it may take unless its iterations are `counted` by flags."""
+    points = len({parts(name)[1] for name in models})
+    text = f"sweep: {points} points, {len(models)} series of a model at a point"
+    return (
+        text
+        if counted
+        else f"{text}; {budget_s:g} s each (--budget), {len(models) * budget_s / 60:.3g} min at most"
+    )
+
+
 def problem_at(name: str, problem: Problem) -> Problem:
     """The problem of a series, from that of its run."""
     label = parts(name)[1]

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from fastrnns import bench, reproduce, sweep
+from fastrnns import bench, memory, reproduce, sizes, sweep
 from fastrnns import options as command_line
-from fastrnns.archive import compare, winners
+from fastrnns.archive import compare, history, winners
 from fastrnns.archive.store import Archive
+from fastrnns.device import Device
 from fastrnns.errors import UsageError
 from fastrnns.present import winners as present
+from fastrnns.profiling import roofline
 from fastrnns.sizes import Problem
 from tests import records
 
@@ -93,6 +95,54 @@ def test_the_whole_grid_is_checked_before_anything_runs() -> None:
         options("--rnns", "cudnn", "aten", "--sweep", "hidden_size=1:600:+1")
     with pytest.raises(UsageError, match="no sizes to sweep"):
         options("--cnns", "resnet18", "--sweep", "hidden_size=8")
+
+
+def test_a_grid_that_does_not_fit_is_refused_before_it_fills_the_memory() -> None:
+    axes = sweep.axes_from(["hidden_size=8,8192", "seq_length=1000"])
+    points = sweep.points_of(Problem(), axes)
+    memory.foresee(points, "fp32", Device("cpu"), lambda _: 2**40)
+    memory.foresee(points, "fp32", Device("cuda", 0), lambda _: None)  # not known
+    with pytest.raises(
+        UsageError, match=r"reaches hidden_size=8192,seq_length=1000, .* in fp32; cuda:0 has 4.0"
+    ):
+        memory.foresee(points, "fp32", Device("cuda", 0), lambda _: 2**32)
+    memory.foresee(points, "bf16", Device("cuda", 0), lambda _: 9 * 2**30)
+    with pytest.raises(UsageError, match=r"cuda:0 has 9\.0 GiB"):
+        memory.foresee(points, "fp32", Device("cuda", 0), lambda _: 9 * 2**30)
+    found = memory.available(Device("cpu"))
+    assert found is not None
+    assert found > 2**20
+
+
+def test_the_largest_point_of_a_grid_is_told_from_a_small_one_by_what_it_holds() -> None:
+    one = Problem(seq_length=1, num_layers=1, input_size=2, hidden_size=3, mini_batch=1)
+    assert sizes.elements(one) == 2 * 4 * 3 * (2 + 3) + (2 + 6 * 3)
+    two = Problem(seq_length=1, num_layers=2, input_size=2, hidden_size=3, mini_batch=1)
+    assert sizes.elements(two) - sizes.elements(one) == 2 * 4 * 3 * (3 + 3) + 6 * 3
+
+
+def test_a_grid_is_told_in_few_words() -> None:
+    names = ["cudnn[hidden_size=8]", "jit[hidden_size=8]", "cudnn[hidden_size=16]"]
+    assert sweep.told(names) == ["cudnn[2 points]", "jit[1 points]"]
+    assert sweep.told(["cudnn", "jit"]) == ["cudnn", "jit"]
+    said = sweep.announcement(names, 20, counted=False)
+    assert said == "sweep: 2 points, 3 series of a model at a point; 20 s each (--budget), 1 min at most"
+    assert "budget" not in sweep.announcement(names, 20, counted=True)
+
+
+def test_the_limit_of_a_series_is_that_of_its_model_at_its_point() -> None:
+    ceilings = {"matrix_flops_per_s": {"fp32": 50e12}, "copy_bytes_per_s": 4e12}
+    small = Problem(hidden_size=64)
+    result = {"dtype": "fp32", "forward": {"median": 1.0}}
+    at = roofline.of_result({**result, "model": "cudnn[hidden_size=64]"}, small, ceilings)
+    assert at is not None
+    assert at == roofline.of_result({**result, "model": "cudnn"}, small, ceilings)
+
+
+def test_the_history_of_a_series_names_the_sizes_of_its_point() -> None:
+    record = records.bench("cudnn[hidden_size=64,mini_batch=2]")
+    series, *_ = history.history([record], "cudnn[hidden_size=64,mini_batch=2]")
+    assert "100x1x512x64x2 " in series.setting
 
 
 def test_a_model_that_cannot_at_some_points_is_unsupported_there_and_refused_if_it_can_at_none() -> None:
@@ -223,6 +273,8 @@ def test_one_record_holds_the_grid_and_each_result_its_sizes(swept) -> None:
         assert [len(one) for one in result["forward"]["samples"]] == [3, 3]
     assert len(record["details"]["winners"]) == 8  # four points, two phases
     assert "fastest at" in done.stdout
+    assert "sweep: 4 points, 8 series" in done.stderr
+    assert "process 1 of 2: cudnn[4 points] aten[4 points]" in done.stderr
 
 
 def test_two_sweeps_are_compared_point_by_point(swept) -> None:

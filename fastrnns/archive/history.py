@@ -14,6 +14,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from fastrnns import sweep
 from fastrnns.archive import comparable
 from fastrnns.archive.comparable import Difference, Record
 from fastrnns.measure import stats, warmup
@@ -95,7 +96,7 @@ def _series(group: Sequence[Record], model: str, phase: str, margin: float) -> S
             kept.append(record)
     if not points:
         return None
-    return Series(model, phase, setting(group[0]), tuple(points), tuple(_steps(points, kept, margin)))
+    return Series(model, phase, setting(group[0], model), tuple(points), tuple(_steps(points, kept, margin)))
 
 
 def _steps(points: Sequence[Point], records: Sequence[Record], margin: float) -> Iterable[Step]:
@@ -118,9 +119,10 @@ def _noise(logs: Sequence[float]) -> float:
     return max(LEAST_NOISE, statistics.median(moves) / (0.6745 * math.sqrt(2)))
 
 
-def setting(record: Record) -> str:
-    """What a series was measured with, in one line."""
-    options, problem = record.get("options") or {}, record.get("problem") or {}
+def setting(record: Record, model: str = "") -> str:
+    """What a series was measured with, in one line; of a sweep with the sizes of the series' own point."""
+    options = record.get("options") or {}
+    problem = {**(record.get("problem") or {}), **sweep.sizes_of(sweep.parts(model)[1])}
     sizes = "x".join(str(value) for value in problem.values())
     return f"{options.get('device')} {options.get('dtype')} {sizes} hardware {comparable.hardware_id(record)}"
 

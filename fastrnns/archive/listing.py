@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from env import fingerprint
+from fastrnns import sweep
 from fastrnns.archive.store import Entry
 from fastrnns.phases import ALL as PHASES
 
@@ -74,7 +75,7 @@ def plain(text: str) -> str:
 
 def _row(entry: Entry) -> list[str]:
     record = entry.record
-    models = " ".join(result["model"] for result in record["results"]) or "-"
+    models = " ".join(sweep.told([result["model"] for result in record["results"]])) or "-"
     return [
         entry.id,
         record["started_at"][:16].replace("T", " "),

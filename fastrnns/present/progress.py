@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import IO, Any, Protocol
 
+from fastrnns import sweep
+
 DRAWS_PER_SECOND = 4
 PLAIN_SECONDS = 10.0  # between two plain lines about one model
 
@@ -44,7 +46,7 @@ class Story:
             self.process, self.position, self.todo = event["process"] + 1, 0, len(event["models"])
             self.model, self.phase = "", "starting"
             extra = f" of {self.processes}" if self.process <= self.processes else ""
-            return f"process {self.process}{extra}: {' '.join(event['models'])}"
+            return f"process {self.process}{extra}: {' '.join(sweep.told(event['models']))}"
         if kind == "model_start":
             self.position += 1
             self.model, self.phase, self.last_ms = event["model"], "building", None

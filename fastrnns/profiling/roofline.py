@@ -23,10 +23,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fastrnns.runner import REGISTRY, Model
-from fastrnns.sizes import Problem
+from fastrnns.runner import Model, known
+from fastrnns.sizes import BYTES, Problem
 
-BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
 PHASES = ("forward", "backward")
 BYTE_MODEL = "each tensor once, training mode, initial states left out"
 
@@ -116,7 +115,7 @@ def for_result(
 
     Models with sequences of different lengths need `lengths`, which their worker reports.
     """
-    row = REGISTRY.get(model) if isinstance(model, str) else model
+    row = known(model) if isinstance(model, str) else model
     sizes = problem if isinstance(problem, Problem) else Problem(**problem)
     cell = None if row is None else cell_of(row)
     if row is None or cell is None or phase not in PHASES or dtype not in BYTES:
