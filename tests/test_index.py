@@ -13,7 +13,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from records import PROBLEM, bench, fingerprint, phase, result
+from records import bench, fingerprint, phase, result
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("duckdb")
