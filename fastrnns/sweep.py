@@ -48,12 +48,11 @@ def parts(name: str) -> tuple[str, str]:
     return model, label.removesuffix("]")
 
 
-def told(names: Sequence[str]) -> list[str]:
-    """Series in few words: each model once, and at how many points where it is at several."""
-    points: dict[str, int] = {}
-    for name in names:
-        points[parts(name)[0]] = points.get(parts(name)[0], 0) + bool(parts(name)[1])
-    return [model if not count else f"{model}[{count} points]" for model, count in points.items()]
+def told(names: Sequence[str]) -> str:
+    """Series in few words: each model once, and at how many points of a grid."""
+    points = {parts(name)[1] for name in names} - {""}
+    text = " ".join(dict.fromkeys(parts(name)[0] for name in names))
+    return f"{text} at {len(points)} points" if points else text
 
 
 def announcement(models: Sequence[str], budget_s: float, *, counted: bool) -> str:

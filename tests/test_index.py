@@ -13,7 +13,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from records import bench, fingerprint, phase, result
+from records import PROBLEM, bench, fingerprint, phase, result
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("duckdb")
@@ -203,9 +203,22 @@ def test_a_torn_or_foreign_partition_is_made_again(archive, tmp_path, capsys):
 def test_an_index_of_another_version_is_made_again(archive, monkeypatch, capsys):
     indexed(archive)
     by_index = listed(archive, capsys, "list")
-    monkeypatch.setattr(tables, "VERSION", "2")
+    monkeypatch.setattr(tables, "VERSION", "of another time")
     assert listed(archive, capsys, "list") == by_index
     assert build.update(archive.folder, places.Folder(archive.folder / layout.FOLDER)).read == 12
+
+
+def test_a_result_of_a_sweep_has_the_sizes_of_its_own_point(tmp_path):
+    archive = store.Archive(tmp_path / "results")
+    swept = [
+        result(f"cudnn[hidden_size={size}]", problem={**PROBLEM, "hidden_size": size}) for size in (8, 16)
+    ]
+    archive.write(bench(results=[*swept, result("aten")]))
+    indexed(archive)
+    text = "SELECT model, hidden_size FROM results WHERE phase = 'forward'"
+    with query.ask(places.Folder(archive.folder / layout.FOLDER), text) as answer:
+        rows = sorted(answer.rows)
+    assert rows == [("aten", 512), ("cudnn[hidden_size=16]", 16), ("cudnn[hidden_size=8]", 8)]
 
 
 def test_a_writer_that_read_before_another_wrote_loses_nothing_of_the_other(archive, tmp_path, monkeypatch):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from fastrnns import bench, memory, reproduce, sizes, sweep
+from fastrnns import bench, memory, reproduce, session, sizes, sweep
 from fastrnns import options as command_line
 from fastrnns.archive import compare, history, winners
 from fastrnns.archive.store import Archive
@@ -20,6 +22,7 @@ from fastrnns.present import winners as present
 from fastrnns.profiling import roofline
 from fastrnns.sizes import Problem
 from tests import records
+from tests.test_conduct import conduct, timed
 
 ROOT = Path(__file__).parent.parent
 TINY = ["--device", "cpu", "--seq-length", "3", "--env", "ignore"]
@@ -123,8 +126,8 @@ def test_the_largest_point_of_a_grid_is_told_from_a_small_one_by_what_it_holds()
 
 def test_a_grid_is_told_in_few_words() -> None:
     names = ["cudnn[hidden_size=8]", "jit[hidden_size=8]", "cudnn[hidden_size=16]"]
-    assert sweep.told(names) == ["cudnn[2 points]", "jit[1 points]"]
-    assert sweep.told(["cudnn", "jit"]) == ["cudnn", "jit"]
+    assert sweep.told(names) == "cudnn jit at 2 points"
+    assert sweep.told(["cudnn", "jit"]) == "cudnn jit"
     said = sweep.announcement(names, 20, counted=False)
     assert said == "sweep: 2 points, 3 series of a model at a point; 20 s each (--budget), 1 min at most"
     assert "budget" not in sweep.announcement(names, 20, counted=True)
@@ -274,7 +277,46 @@ def test_one_record_holds_the_grid_and_each_result_its_sizes(swept) -> None:
     assert len(record["details"]["winners"]) == 8  # four points, two phases
     assert "fastest at" in done.stdout
     assert "sweep: 4 points, 8 series" in done.stderr
-    assert "process 1 of 2: cudnn[4 points] aten[4 points]" in done.stderr
+    assert "process 1 of 2: cudnn aten at 4 points" in done.stderr
+
+
+def test_what_runs_out_of_memory_at_a_point_is_a_failed_result_and_the_others_go_on() -> None:
+    def play(names: list[str]):
+        yield {"event": "hello", "import_s": 1.0, "ready_s": 1.0}
+        for name in names:
+            if name == "cudnn[hidden_size=16]":
+                yield {"event": "model_start", "model": name}
+                yield {"event": "model_failed", "model": name, "status": "failed", "error": "out of memory"}
+            else:
+                yield from timed(name, [1.0, 1.1, 1.2])
+        yield {"event": "done"}
+
+    found = options("--rnns", "cudnn", "aten", "--sweep", "hidden_size=8,16")
+    outcome, _ = conduct(found.models, [play, play])
+    record = records.bench() | {"results": []}
+    held = SimpleNamespace(reasons=[], before=[], after=[], shield={}, drift=[])
+    session.fill(record, found, outcome, held, session.Watched())
+    assert {result["model"]: result["status"] for result in record["results"]} == {
+        "cudnn[hidden_size=8]": "ok", "aten[hidden_size=8]": "ok",
+        "cudnn[hidden_size=16]": "failed", "aten[hidden_size=16]": "ok",
+    }  # fmt: skip
+    assert [len(result["forward"]["samples"]) for result in record["results"] if result["forward"]] == [2] * 3
+    alone = [cell for cell in record["details"]["winners"] if cell["point"] == "hidden_size=16"]
+    assert {(cell["model"], cell["verdict"]) for cell in alone} == {("aten", winners.ALONE)}
+
+
+def test_a_sweep_is_judged_against_one_of_the_archive_in_the_same_command(swept, tmp_path: Path) -> None:
+    archive = shutil.copytree(swept[1], tmp_path / "archive")
+    done = subprocess.run(
+        [sys.executable, "-m", "fastrnns.bench", *TINY, "--rnns", "cudnn", "--sweep", "hidden_size=4",
+         "mini_batch=1,2", "input_size=hidden_size", "--processes", "2", "--warmup", "1", "--nloops", "3",
+         "--archive", str(archive), "--against", "latest"],
+        cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    judged = [line for line in done.stdout.splitlines() if line.endswith("inconclusive")]  # two processes
+    assert len(judged) == 4
+    assert all("hidden_size=4" in line for line in judged)
 
 
 def test_two_sweeps_are_compared_point_by_point(swept) -> None:

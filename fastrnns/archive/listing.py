@@ -75,7 +75,7 @@ def plain(text: str) -> str:
 
 def _row(entry: Entry) -> list[str]:
     record = entry.record
-    models = " ".join(sweep.told([result["model"] for result in record["results"]])) or "-"
+    models = sweep.told([result["model"] for result in record["results"]]) or "-"
     return [
         entry.id,
         record["started_at"][:16].replace("T", " "),

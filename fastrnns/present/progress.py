@@ -46,7 +46,7 @@ class Story:
             self.process, self.position, self.todo = event["process"] + 1, 0, len(event["models"])
             self.model, self.phase = "", "starting"
             extra = f" of {self.processes}" if self.process <= self.processes else ""
-            return f"process {self.process}{extra}: {' '.join(sweep.told(event['models']))}"
+            return f"process {self.process}{extra}: {sweep.told(event['models'])}"
         if kind == "model_start":
             self.position += 1
             self.model, self.phase, self.last_ms = event["model"], "building", None

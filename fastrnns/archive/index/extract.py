@@ -11,11 +11,10 @@ from datetime import datetime
 from typing import Any
 
 from fastrnns.archive import comparable
-from fastrnns.archive.index.layout import DAMAGED, FACT, RECORD, RESULT, Partition, Stamp
+from fastrnns.archive.index.layout import DAMAGED, FACT, PROBLEM, RECORD, RESULT, Partition, Stamp
 from fastrnns.measure import stats
 from fastrnns.phases import ALL as PHASES
 
-PROBLEM = ("seq_length", "num_layers", "input_size", "hidden_size", "mini_batch")
 Row = dict[str, Any]
 
 
@@ -85,7 +84,9 @@ def add_record(rows: Rows, where: Partition, name: str, stamp: Stamp, record: Ma
         }
     )
     for index, result in enumerate(record["results"]):
-        rows.results.extend({**keys, "place": index, **row} for row in _results(result))
+        own = result.get("problem") or problem  # in a sweep each result has sizes of its own
+        about = {**keys, "place": index, **{name: own.get(name) for name in PROBLEM}}
+        rows.results.extend({**about, **row} for row in _results(result))
 
 
 def add_damaged(rows: Rows, where: Partition, name: str, stamp: Stamp, problem: str) -> None:

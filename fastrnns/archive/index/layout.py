@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from fastrnns.archive.naming import FILE_NAME
 
-VERSION = "1"
+VERSION = "2"
 VERSION_KEY = b"fastrnns_index"
 FOLDER = ".index"  # in the archive, unless another place is named
 PART = "part.parquet"
@@ -34,15 +34,17 @@ KEYS = {  # what a record and its results share: most queries then need no join
     "machine": TEXT, "month": TEXT, "id": TEXT, "kind": TEXT, "started": "timestamp[ms]", "verdict": TEXT,
     "device": TEXT, "hardware_id": TEXT, "software_id": TEXT, "torch": TEXT,
 }  # fmt: skip
+PROBLEM = {
+    "seq_length": COUNT, "num_layers": COUNT, "input_size": COUNT, "hidden_size": COUNT, "mini_batch": COUNT,
+}  # fmt: skip
 OF_RECORD = {
     "started_text": TEXT, "sequence": COUNT, "duration_s": NUMBER, "exit_code": COUNT, "reasons": TEXTS,
-    "models": TEXTS, "argv": TEXTS, "seq_length": COUNT, "num_layers": COUNT, "input_size": COUNT,
-    "hidden_size": COUNT, "mini_batch": COUNT, "state_id": TEXT, "cpu": TEXT, "gpus": TEXTS, "python": TEXT,
+    "models": TEXTS, "argv": TEXTS, **PROBLEM, "state_id": TEXT, "cpu": TEXT, "gpus": TEXTS, "python": TEXT,
     "driver": TEXT, "kernel": TEXT, "commit": TEXT, "dirty": "bool", "steps": TEXT, "setting": TEXT,
     "software": TEXT, "hardware": TEXT,
 }  # fmt: skip
 OF_RESULT = {
-    "place": COUNT, "model": TEXT, "model_group": TEXT, "dtype": TEXT, "status": TEXT, "error": TEXT,
+    "place": COUNT, **PROBLEM, "model": TEXT, "model_group": TEXT, "dtype": TEXT, "status": TEXT, "error": TEXT,
     "backend": TEXT, "phase": TEXT, "median_ms": NUMBER, "low_ms": NUMBER, "high_ms": NUMBER,
     "mean_ms": NUMBER, "std_ms": NUMBER, "min_ms": NUMBER, "n": COUNT, "process_medians_ms": NUMBERS,
 }  # fmt: skip

@@ -14,7 +14,7 @@ VIEWS = {
             python, driver, kernel, "commit", dirty, setting, software, hardware, machine || '/' || name AS file
         FROM indexed WHERE row = 'record'""",
     "results": f"""
-        SELECT {KEYS}, model, model_group, dtype, status, error, backend, phase, median_ms, low_ms, high_ms,
+        SELECT {KEYS}, {PROBLEM}, model, model_group, dtype, status, error, backend, phase, median_ms, low_ms, high_ms,
             mean_ms, std_ms, min_ms, n, len(process_medians_ms) AS processes, process_medians_ms
         FROM indexed WHERE row = 'result'""",
     "processes": f"""
