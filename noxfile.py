@@ -93,18 +93,25 @@ def reproduce(session: nox.Session) -> None:
 @nox.session(venv_backend="none", default=False)
 def matrix(session: nox.Session) -> None:
     """Measure builds of PyTorch in turn, and compare (`-- --torch 2.13.0 2.14.1 -- --rnns NAME ...`)."""
-    words = session.posargs
-    cut = words.index("--") if "--" in words else len(words)
-    python(session, "fastrnns.matrix", *words[:cut], "--", *ARCHIVED, *words[cut + 1 :])
+    own, bench_words = before_and_after(session.posargs)
+    python(session, "fastrnns.matrix", *own, "--", *ARCHIVED, *bench_words)
 
 
 @nox.session(venv_backend="none", default=False)
 def fleet(session: nox.Session) -> None:
     """Run the same bench on many nodes through Slurm (`-- --partition NAME -- --rnns NAME ...`)."""
-    words = session.posargs
-    cut = words.index("--") if "--" in words else len(words)
-    bench_words = ["--", "--env", "apply", *words[cut + 1 :]]
-    python(session, "fastrnns.fleet", *KEPT, *words[:cut], *bench_words, needs=["project", "fleet"])
+    own, bench_words = before_and_after(session.posargs)
+    python(
+        session,
+        "fastrnns.fleet",
+        *KEPT,
+        *own,
+        "--",
+        "--env",
+        "apply",
+        *bench_words,
+        needs=["project", "fleet"],
+    )
 
 
 @nox.session(venv_backend="none", default=False)
@@ -133,6 +140,12 @@ def lint(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run the tests; arguments go to pytest."""
     python(session, "pytest", *session.posargs, needs=["project", "archive", "fleet", "test"])
+
+
+def before_and_after(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """A command's own words, and those of bench after the first `--`."""
+    cut = words.index("--") if "--" in words else len(words)
+    return words[:cut], words[cut + 1 :]
 
 
 # The shared environment.

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fastrnns import factory
+from fastrnns import backends, factory
 from fastrnns.factory import ModelDef
 from fastrnns.sizes import Problem
 
@@ -92,7 +92,12 @@ def replayed(made: ModelDef, graphs: Graphs) -> ModelDef:
         for parameter, found in zip(made.params, graphs.gradients, strict=True):
             parameter.grad = found
 
-    ran = f"CUDA graph of {made.backend}" if made.backend else ""
+    ran = made.backend or backends.library_of(graphs.outputs)
     return replace(
-        made, forward=forward, backward_setup=backward_setup, backward=backward, graphs=graphs, backend=ran
+        made,
+        forward=forward,
+        backward_setup=backward_setup,
+        backward=backward,
+        graphs=graphs,
+        backend=f"CUDA graph of {ran}",
     )

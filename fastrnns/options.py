@@ -14,6 +14,7 @@ from fastrnns.errors import UsageError
 from fastrnns.machine_flags import MachineFlags, add_machine_flags, machine_from
 from fastrnns.measure import plan as planning
 from fastrnns.sizes import Problem
+from fastrnns.sweep import Point
 
 FUSERS = ("te", "old", "none", "default")
 EXECUTORS = ("profiling", "simple", "legacy", "default")
@@ -250,9 +251,12 @@ def bench_options(argv: Sequence[str], args: argparse.Namespace, *, elsewhere: b
     chosen, named = chosen_models(args, device.type)
     dtype, tf32 = dtype_from(args, device.type)
     axes = sweep.axes_from(args.sweep or ())
-    models, unsupported = swept(chosen, named, problem, axes, device.type, dtype)
+    points = sweep.points_of(problem, axes)
+    if axes:
+        chosen = sweepable(chosen, named, points)
+    models, unsupported = supported(chosen, named, points, device.type, dtype)
     if axes and not elsewhere:
-        memory.foresee(sweep.points_of(problem, axes), dtype, device)
+        memory.foresee(points, dtype, device)
     machine = machine_from(args, device.type, elsewhere=elsewhere)
     check_archive(args.archive)
     return BenchOptions(
@@ -280,6 +284,13 @@ def bench_options(argv: Sequence[str], args: argparse.Namespace, *, elsewhere: b
         ab=ab_from(args),
         sweep=tuple(sweep.recorded(axes)),
     )
+
+
+def before_and_after(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """A command's own words, and those of bench after the first `--`."""
+    words = list(argv)
+    cut = words.index("--") if "--" in words else len(words)
+    return words[:cut], words[cut + 1 :]
 
 
 def plan_from(args: argparse.Namespace) -> planning.Plan:
@@ -327,67 +338,42 @@ def chosen_models(args: argparse.Namespace, device_type: str) -> tuple[list[str]
 
 
 def supported(
-    chosen: Sequence[str], named: set[str], problem: Problem, device_type: str, dtype: str
+    chosen: Sequence[str], named: set[str], points: Sequence[Point], device_type: str, dtype: str
 ) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-    """Split the models into those that can run this problem and those of the defaults that cannot.
+    """The series, each a model at a point, that can run, and those of others with the reason.
 
-    A model asked for by name that cannot run is refused; a default one is reported as unsupported.
+    A model asked for by name that can run at no point is refused; what else cannot run is reported as unsupported.
     """
-    able: list[str] = []
-    unable: list[tuple[str, str]] = []
-    for name in chosen:
-        try:
-            runner.check_supported(runner.lookup(name), problem, device_type, dtype)
-        except UsageError as error:
-            if name in named:
-                raise
-            unable.append((name, str(error)))
-        else:
-            able.append(name)
-    if not able:
-        raise UsageError(unable[0][1])
-    return tuple(able), tuple(unable)
-
-
-def swept(  # noqa: PLR0917 - what `supported` takes, and the axes
-    chosen: Sequence[str],
-    named: set[str],
-    problem: Problem,
-    axes: Sequence[sweep.Axis],
-    device_type: str,
-    dtype: str,
-) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-    """`supported` at every point of a grid: a model at a point is a series of its own.
-
-    A model asked for by name may be unable at some points, not at all of them.
-    """
-    if not axes:
-        return supported(chosen, named, problem, device_type, dtype)
-    points = sweep.points_of(problem, axes)
-    sizeless = [name for name in chosen if runner.lookup(name).layers == "none"]
-    if named.intersection(sizeless):
-        raise UsageError(f"{sizeless[0]} has no sizes to sweep; name RNNs with --rnns")
-    chosen = [name for name in chosen if name not in sizeless]
-    if len(points) * len(chosen) > sweep.MOST_SERIES:
-        raise UsageError(
-            f"--sweep gives {len(points)} points for each of {len(chosen)} models; {sweep.MOST_SERIES} series fit one "
-            "record: take larger steps or fewer models"
-        )
     able: list[str] = []
     unable: list[tuple[str, str]] = []
     for point in points:
         for name in chosen:
+            series = sweep.series(name, point.label)
             try:
                 runner.check_supported(runner.lookup(name), point.problem, device_type, dtype)
             except UsageError as error:
-                unable.append((sweep.series(name, point.label), str(error)))
+                unable.append((series, str(error)))
             else:
-                able.append(sweep.series(name, point.label))
-    ran = {sweep.parts(name)[0] for name in able}
-    for name, reason in unable:
-        if not able or (sweep.parts(name)[0] in named - ran):
+                able.append(series)
+    missing = named - {sweep.parts(series)[0] for series in able}
+    for series, reason in unable:
+        if not able or sweep.parts(series)[0] in missing:
             raise UsageError(reason)
     return tuple(able), tuple(unable)
+
+
+def sweepable(chosen: Sequence[str], named: set[str], points: Sequence[Point]) -> list[str]:
+    """The models that a grid makes sense for; UsageError for one that was named, and for a grid too large."""
+    sizeless = [name for name in chosen if runner.lookup(name).layers == "none"]
+    if named.intersection(sizeless):
+        raise UsageError(f"{sizeless[0]} has no sizes to sweep; name RNNs with --rnns")
+    rest = [name for name in chosen if name not in sizeless]
+    if len(points) * len(rest) > sweep.MOST_SERIES:
+        raise UsageError(
+            f"--sweep gives {len(points)} points for each of {len(rest)} models; {sweep.MOST_SERIES} series fit one "
+            "record: take larger steps or fewer models"
+        )
+    return rest
 
 
 def graph_replay_from(args: argparse.Namespace, device_type: str) -> bool:

@@ -440,11 +440,7 @@ def backend(model: Model, device: str | torch.device, dtype: str = "fp32") -> st
             library = ""  # its loops are made of ATen's products and pointwise operators
         else:
             made = build(model, Problem(2, 1, 4, 8, 2), device, dtype)
-            library = made.backend
-            if not library:
-                library = backends.library_of(made.forward(*made.inputs))
-                if model.creator == "fastrnns.graphs:graphed":
-                    library = f"CUDA graph of {library}"
+            library = made.backend or backends.library_of(made.forward(*made.inputs))
     if not model.legacy:
         return library
     return f"TorchScript ({fuser.describe()})" + (f" on {library}" if library else "")

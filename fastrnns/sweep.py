@@ -34,7 +34,7 @@ class Point:
     """One problem of the grid, and the sizes that tell it from the others."""
 
     problem: Problem
-    label: str  # hidden_size=128,mini_batch=16
+    label: str = ""  # hidden_size=128,mini_batch=16; empty where nothing is swept
 
 
 def series(model: str, label: str) -> str:
@@ -68,9 +68,7 @@ def announcement(models: Sequence[str], budget_s: float, *, counted: bool) -> st
 
 def problem_at(name: str, problem: Problem) -> Problem:
     """The problem of a series, from that of its run."""
-    label = parts(name)[1]
-    pairs = [pair.partition("=") for pair in label.split(",")] if label else []
-    return replace(problem, **{size: int(value) for size, _, value in pairs})
+    return replace(problem, **sizes_of(parts(name)[1]))
 
 
 def axes_from(texts: Sequence[str]) -> tuple[Axis, ...]:
@@ -111,7 +109,8 @@ def recorded(axes: Sequence[Axis]) -> list[str]:
 
 def sizes_of(label: str) -> Mapping[str, int]:
     """The swept sizes of a point by name."""
-    return {name: int(value) for name, _, value in (pair.partition("=") for pair in label.split(",") if pair)}
+    pairs = (pair.partition("=") for pair in label.split(",") if pair)
+    return {name: int(value) for name, _, value in pairs}
 
 
 def _label(problem: Problem, axes: Sequence[Axis]) -> str:

@@ -131,3 +131,27 @@ def test_a_replay_reads_the_gradient_it_is_given_and_gives_its_own_back():
     made.backward(output, 2 * start)
     for first, second in zip(once, (parameter.grad for parameter in made.params), strict=True):
         torch.testing.assert_close(2 * first, second)
+
+
+class Replay:
+    """A captured graph that only counts."""
+
+    times = 0
+
+    def replay(self):
+        self.times += 1
+
+
+def test_a_replayed_model_names_the_library_under_its_graph():
+    from fastrnns import graphs
+
+    made = factory.nn_rnn(SMALL, device=CPU, dtype=torch.float32, seed=0, kind="lstm")
+    outputs = made.forward(*made.inputs)
+    captured = graphs.Graphs(
+        Replay(), Replay(), outputs, torch.ones_like(outputs[0]), (None,) * len(made.params)
+    )
+    replayed = graphs.replayed(made, captured)
+    assert replayed.backend == f"CUDA graph of {backends.library_of(outputs)}"
+    assert replayed.forward(*replayed.inputs) is outputs
+    replayed.backward(*replayed.backward_setup(outputs, seed=1))
+    assert (captured.forward.times, captured.backward.times) == (1, 1)

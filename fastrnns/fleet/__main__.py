@@ -13,6 +13,7 @@ from env.command import framed
 from env.lifeline import follow_parent
 from fastrnns.errors import SAID
 from fastrnns.fleet import flags
+from fastrnns.options import before_and_after
 
 if TYPE_CHECKING:
     from fastrnns.fleet.drive import Attempt, Seat
@@ -29,7 +30,7 @@ def say(text: str) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; errors are one sentence, and the exit code that goes with it."""
     follow_parent()
-    own, bench = flags.split(sys.argv[1:] if argv is None else argv)
+    own, bench = before_and_after(sys.argv[1:] if argv is None else argv)
     args = flags.parser().parse_args(own)
     return framed("fastrnns.fleet", lambda: answer(flags.fleet_options(args, bench)), SAID)
 

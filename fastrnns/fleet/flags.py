@@ -105,13 +105,6 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The command's own words, and those of bench after the first `--`."""
-    words = list(argv)
-    cut = words.index("--") if "--" in words else len(words)
-    return words[:cut], words[cut + 1 :]
-
-
 def fleet_options(args: argparse.Namespace, bench_argv: Sequence[str]) -> FleetOptions:
     """Check everything; raise UsageError that says what is possible."""
     _check_numbers(args)

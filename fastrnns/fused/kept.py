@@ -16,9 +16,10 @@ INTERPRETED = not isinstance(kernels.lstm_forward, triton.runtime.JITFunction)
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """Kernels compiled for arguments of one kind: the same types, and addresses at multiples of 16.
+    """Kernels compiled for arguments of one kind; tensors must begin at multiples of 16 bytes.
 
-    Triton's own call finds the compiled kernel by looking at every argument, which takes longer than the launch.
+    Triton's own call finds the compiled kernel by looking at every argument for more than their types, which takes
+    longer than the launch.
     """
 
     compiled: dict[tuple[Any, ...], Any] = field(default_factory=dict)
@@ -35,7 +36,9 @@ class Kept:
         if INTERPRETED:
             kernel[grid](*args, *constants)
             return
-        key = (id(kernel), constants, tuple(a is None for a in args))
+        # A state's type differs between the launches of a long sequence: between them it is carried in fp32.
+        types = tuple(a.dtype if isinstance(a, Tensor) else a is None for a in args)
+        key = (id(kernel), constants, types)
         known = self.compiled.get(key)
         if known is None:
             self.compiled[key] = kernel[grid](*args, *constants, **options)

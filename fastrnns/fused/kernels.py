@@ -83,7 +83,7 @@ def _tanh(x, EXACT: tl.constexpr):
 
 
 @triton.jit
-def _power_of_two(x):
+def power_of_two(x):
     """The power of two at or below x >= 0, and never zero."""
     bits = x.to(tl.int32, bitcast=True) & 0x7F800000
     return tl.maximum(bits, 0x0D800000).to(tl.float32, bitcast=True)  # not below 2 ** -100
@@ -251,7 +251,7 @@ def lstm_forward(
                 k = _unit_of_word(c * BK + kk, half, PARTS, HB)
                 w = tl.load(w_row + k[None, :], mask=unit_ok & (k < H)[None, :], other=0.0)
                 largest = tl.maximum(largest, tl.max(tl.abs(w.to(tl.float32)), 1))
-        w_scale = _power_of_two(largest)
+        w_scale = power_of_two(largest)
     first = ()  # PARTS=1: the columns that meet the low and the high half of a word; PARTS=2: high and low parts
     second = ()
     for c in tl.static_range(NK):
@@ -550,7 +550,7 @@ def lstm_backward(
                 k = c * BN + kk
                 w = tl.load(w_row + k[None, :], mask=unit_ok[:, None] & (k < H)[None, :], other=0.0)
                 largest = tl.maximum(largest, tl.max(tl.abs(w.to(tl.float32)), 1))
-            w_scale = _power_of_two(largest)
+            w_scale = power_of_two(largest)
         w_scales = w_scales + (w_scale,)
         for c in tl.static_range(NN):
             k = c * BN + kk
@@ -643,7 +643,7 @@ def lstm_backward(
                 sg = dg * w_scales[2][None, :]
                 so = do * w_scales[3][None, :]
                 most = tl.maximum(tl.maximum(tl.abs(si), tl.abs(sf)), tl.maximum(tl.abs(sg), tl.abs(so)))
-                scale = _power_of_two(tl.max(most, 1))
+                scale = power_of_two(tl.max(most, 1))
                 inverse = 1.0 / scale
                 si = si * inverse[:, None]
                 sf = sf * inverse[:, None]

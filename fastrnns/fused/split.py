@@ -3,78 +3,23 @@
 dW = G' X sums over all rows (steps and sequences). Each column of G and X is scaled by a power of two and split into a
 high and a low half of 11 bits each (fp16); the three leading products are summed in fp32. Matrix units cut off what
 their fp32 sum cannot hold, so an error grows with the length of a sum: the leading product is cut into slabs of rows,
-which are added afterwards. On an H200 at the default size that takes half the time of fp32 products and errs less.
+which are added afterwards (docs/fused.md has what that gains).
 (Split operands: Ootomo and Yokota, IJHPCA 36(4), 2022, doi 10.1177/10943420221090256.)
 """
-# ruff: noqa: ANN001, ANN201, N803
-# mypy: ignore-errors
-# The kernels' language is Triton's: arguments carry no Python types, compile-time ones are in capitals.
 
 from __future__ import annotations
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 
+from fastrnns.fused import split_kernels as kernels
 from fastrnns.fused.kept import Kept
-from fastrnns.fused.kernels import _power_of_two
 from fastrnns.fused.plan import ceil_div
 
 SLAB_ROWS = 256  # rows that one sum of the leading product runs over ...
 SLAB_BYTES = 104 * 2**20  # ... or more, where that many slabs would not fit
 ROWS, COLUMNS = 32, 128  # of the tile that a program reads at once
 SEGMENT = 512  # rows that one program looks through for the largest
-
-
-@triton.jit(do_not_specialize=["rows"])
-def largest(x, found, rows, COLS: tl.constexpr, SEG: tl.constexpr, BR: tl.constexpr, BC: tl.constexpr):
-    """The largest magnitude of each column of `x` (rows, COLS), as the bits of an fp32, into `found` (zeros at first)."""
-    col = tl.program_id(0) * BC + tl.arange(0, BC)
-    most = tl.zeros((BC,), tl.int32)
-    for step in range(SEG // BR):
-        row = tl.program_id(1) * SEG + step * BR + tl.arange(0, BR)
-        at = row.to(tl.int64)[:, None] * COLS + col[None, :]
-        v = tl.load(x + at, mask=(row < rows)[:, None] & (col < COLS)[None, :], other=0.0)
-        most = tl.maximum(most, tl.max(tl.abs(v).to(tl.int32, bitcast=True), 0))
-    tl.atomic_max(found + col, most, mask=col < COLS)  # of whole numbers: the order does not matter
-
-
-@triton.jit(do_not_specialize=["rows", "padded", "offset"])
-def split(
-    x, found, high, low, rows, padded, offset, COLS: tl.constexpr, WIDTH: tl.constexpr, BR: tl.constexpr, BC: tl.constexpr
-):  # fmt: skip
-    """The halves of `x` (rows, COLS), scaled by column, into columns `offset`... of `high` and `low` (padded, WIDTH)."""
-    row = tl.program_id(1) * BR + tl.arange(0, BR)
-    col = tl.program_id(0) * BC + tl.arange(0, BC)
-    at = row.to(tl.int64)[:, None] * COLS + col[None, :]
-    v = tl.load(x + at, mask=(row < rows)[:, None] & (col < COLS)[None, :], other=0.0)
-    scale = _power_of_two(tl.load(found + col, mask=col < COLS, other=0).to(tl.float32, bitcast=True))
-    v = v / scale[None, :]
-    top = v.to(tl.float16)
-    to = row.to(tl.int64)[:, None] * WIDTH + offset + col[None, :]
-    ok = (row < padded)[:, None] & (col < COLS)[None, :]
-    tl.store(high + to, top, mask=ok)
-    tl.store(low + to, (v - top.to(tl.float32)).to(tl.float16), mask=ok)
-
-
-@triton.jit(do_not_specialize=["offset", "slabs"])
-def combine(
-    main, cross, left, right, out, slabs, offset,
-    M: tl.constexpr, N: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, BR: tl.constexpr, BC: tl.constexpr,
-):  # fmt: skip
-    """The sum of the slabs and the two cross products, scaled back, into `out` (M, N)."""
-    row = tl.program_id(1) * BR + tl.arange(0, BR)
-    col = tl.program_id(0) * BC + tl.arange(0, BC)
-    ok = (row < M)[:, None] & (col < N)[None, :]
-    at = row.to(tl.int64)[:, None] * WIDTH + offset + col[None, :]
-    total = tl.load(cross + at, mask=ok, other=0.0) + tl.load(cross + HEIGHT * WIDTH + at, mask=ok, other=0.0)
-    for _ in range(slabs):
-        total += tl.load(main + at, mask=ok, other=0.0)
-        at += HEIGHT * WIDTH
-    a = _power_of_two(tl.load(left + row, mask=row < M, other=0).to(tl.float32, bitcast=True))
-    b = _power_of_two(tl.load(right + col, mask=col < N, other=0).to(tl.float32, bitcast=True))
-    tl.store(out + row[:, None] * N + col[None, :], total * a[:, None] * b[None, :], mask=ok)
 
 
 def _up(n: int, to: int = 8) -> int:
@@ -102,9 +47,11 @@ def weight_gradients(kept: Kept, g: Tensor, xs: list[Tensor]) -> list[Tensor]:
         high, low = (gs[0], gs[1]) if number == 0 else (both[1], both[0])
         mark = found[begin : begin + cols]  # at a multiple of 32 bytes
         wide = ceil_div(cols, COLUMNS)
-        kept.start(largest, (wide, ceil_div(rows, SEGMENT)), (x, mark, rows), (cols, SEGMENT, ROWS, COLUMNS))
         kept.start(
-            split, (wide, ceil_div(padded, ROWS)), (x, mark, high, low, rows, padded, offset),
+            kernels.largest, (wide, ceil_div(rows, SEGMENT)), (x, mark, rows), (cols, SEGMENT, ROWS, COLUMNS)
+        )
+        kept.start(
+            kernels.split, (wide, ceil_div(padded, ROWS)), (x, mark, high, low, rows, padded, offset),
             (cols, high.shape[1], ROWS, COLUMNS),
         )  # fmt: skip
         marks.append(mark)
@@ -117,7 +64,7 @@ def weight_gradients(kept: Kept, g: Tensor, xs: list[Tensor]) -> list[Tensor]:
         cols = x.shape[1]
         out = g.new_empty((m, cols))
         kept.start(
-            combine, (ceil_div(cols, COLUMNS), ceil_div(m, ROWS)),
+            kernels.combine, (ceil_div(cols, COLUMNS), ceil_div(m, ROWS)),
             (main, cross, marks[0], mark, out, count, offset), (m, cols, height, width, ROWS, COLUMNS),
         )  # fmt: skip
         results.append(out)

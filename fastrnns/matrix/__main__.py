@@ -15,6 +15,7 @@ from env.command import framed
 from env.lifeline import follow_parent
 from fastrnns.errors import SAID, HarnessError
 from fastrnns.matrix import flags
+from fastrnns.options import before_and_after
 
 if TYPE_CHECKING:
     from fastrnns.archive.compare import Comparison
@@ -218,7 +219,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; errors are one sentence, and the exit code that goes with it."""
     follow_parent()
     argv = sys.argv[1:] if argv is None else list(argv)
-    own, bench = flags.split(argv)
+    own, bench = before_and_after(argv)
     args = flags.parser().parse_args(own)
     return framed("fastrnns.matrix", lambda: answer(argv, args, bench), SAID)
 

@@ -114,13 +114,6 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The command's own words, and those of bench after the first `--`."""
-    words = list(argv)
-    cut = words.index("--") if "--" in words else len(words)
-    return words[:cut], words[cut + 1 :]
-
-
 def matrix_options(argv: Sequence[str], args: argparse.Namespace, bench_argv: Sequence[str]) -> MatrixOptions:
     """Check everything that can be checked; raise UsageError that says what is possible."""
     from fastrnns.matrix import cells, offered, versions

@@ -13,6 +13,7 @@ from fastrnns import options as command_line
 from fastrnns import runner, sizes
 from fastrnns.machine_flags import MachineFlags, add_machine_flags, machine_from
 from fastrnns.sizes import Problem
+from fastrnns.sweep import Point
 
 DEFAULT = ("jit_premul", "jit")  # upstream's
 # What a network is given: how many images, and their size. Float64 and TorchScript take minutes on upstream's 32 of
@@ -138,7 +139,7 @@ def verify_options(argv: Sequence[str], args: argparse.Namespace) -> VerifyOptio
     chosen, named = chosen_models(args)
     device = devices.resolve(args.device)
     dtype, tf32 = command_line.dtype_from(args, device.type)
-    able, unable = command_line.supported(chosen, named, problem, device.type, dtype)
+    able, unable = command_line.supported(chosen, named, [Point(problem)], device.type, dtype)
     machine = machine_from(args, device.type)
     command_line.check_archive(args.archive)
     return VerifyOptions(
