@@ -17,6 +17,7 @@ from fastrnns.sizes import Problem
 
 MOST_SERIES = 1000  # models times points in one record
 NAMES = tuple(field.name for field in fields(Problem))
+SERIES = re.compile(rf"([^\[\]]+)\[((?:(?:{'|'.join(NAMES)})=\d+,?)+)\]")
 HOW = "write NAME=64,128 or NAME=128:2048:x2 or NAME=16:64:+16 or NAME=OTHER_NAME"
 
 
@@ -43,9 +44,9 @@ def series(model: str, label: str) -> str:
 
 
 def parts(name: str) -> tuple[str, str]:
-    """(model, label of its point) of a series' name."""
-    model, _, label = name.partition("[")
-    return model, label.removesuffix("]")
+    """(model, label of its point) of a series' name; a record's model that is named otherwise is no series."""
+    found = SERIES.fullmatch(name)
+    return (found[1], found[2]) if found else (name, "")
 
 
 def told(names: Sequence[str]) -> str:

@@ -91,6 +91,25 @@ def test_a_name_without_a_point_is_the_runs_own_problem() -> None:
     assert sweep.problem_at("cudnn", Problem()) == Problem()
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a[b",
+        "[",
+        "]",
+        "a[]",
+        "a[x=1]",
+        "a[hidden_size=]",
+        "a[hidden_size=1",
+        "a[hidden_size=-1]",
+        "a\n[mini_batch=x]",
+    ],
+)
+def test_a_name_that_only_looks_like_a_series_is_a_name(name: str) -> None:
+    assert sweep.parts(name) == (name, "")
+    assert sweep.problem_at(name, Problem()) == Problem()
+
+
 def test_the_whole_grid_is_checked_before_anything_runs() -> None:
     with pytest.raises(UsageError, match=r"reaches hidden_size=2000000"):
         options("--rnns", "cudnn", "--sweep", "hidden_size=8,2000000")
